@@ -16,6 +16,7 @@ from threading import Thread
 from structlog.typing import FilteringBoundLogger
 
 from quorate.clock import Clock
+from quorate.consensus.journal.frames import segment_id
 from quorate.consensus.ports import NodeId
 from quorate.consensus.storage.directory import Directory
 from quorate.consensus.storage.disk import (
@@ -108,7 +109,7 @@ class DataDirectory:
             log.warning("rejoining without a vote", reason=self.directory.may_not_vote)
 
         self.journal.syncer = self._syncer = syncer = kernel_sync(
-            lambda: KernelSync(loop, self.disk, self.disk.names()[-1], settings.storage.journal, fail, metrics),
+            lambda: KernelSync(loop, self.disk, self._newest_segment(), settings.storage.journal, fail, metrics),
             settings.storage.journal,
             lambda reason: log.info("a thread syncs the journal, for the kernel does not", reason=reason),
         )
@@ -137,6 +138,10 @@ class DataDirectory:
             worker.close(None)
         self._sound = lambda: False  # This is not the loop's thread, and the node is gone: nothing more is written.
         self._used_by_workers.close()
+
+    def _newest_segment(self) -> str:
+        """Of the journal, whose folder may hold other things: a volume of its own has ``lost+found``."""
+        return [name for name in self.disk.names() if segment_id(name) is not None][-1]
 
     def _close_store(self) -> None:
         sound = self._sound()

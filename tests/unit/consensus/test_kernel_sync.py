@@ -351,6 +351,30 @@ def test_an_operator_chooses_and_is_told(loop: asyncio.AbstractEventLoop, tmp_pa
         kernel_sync(refuse, JournalSettings(sync="kernel"), told.append)
 
 
+def test_a_probe_that_cannot_be_opened_is_a_refusal(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    """The thread syncs instead, and the queue is given back; with ``kernel`` the start is refused."""
+    told: list[str] = []
+    disk = FileDisk(str(tmp_path / "journal"))
+    queues: list[KernelQueue] = []
+
+    class Queue(KernelQueue):
+        def __init__(self) -> None:
+            self.eventfd, self.busy = os.eventfd(0), False
+            self._call, self._destroy, self._context = (lambda *_: 0), None, None  # type: ignore[assignment]
+            queues.append(self)
+
+    def probe() -> KernelSync:
+        return KernelSync(loop, disk, "absent", SMALL, told.append, Metrics(), Queue())  # type: ignore[arg-type]
+
+    assert kernel_sync(probe, JournalSettings(), told.append) is None
+    assert "absent" in told[0]
+    with pytest.raises(UsageError, match="refused here: open absent"):
+        kernel_sync(probe, JournalSettings(sync="kernel"), told.append)
+    for queue in queues:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(queue.eventfd)
+
+
 FORBIDDEN = """
 import ctypes, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from quorate.cli.cluster import found
 from quorate.clock import LoopScheduler
 from quorate.consensus.storage.disk import DirectoryLock
+from quorate.consensus.storage.kernel_sync import KernelQueue
 from quorate.errors import DirectoryInUseError
 from quorate.metrics import Metrics
 from quorate.node.data import DataDirectory
@@ -82,3 +83,25 @@ async def opened_again(settings: NodeSettings) -> None:
     with opened(settings) as data:
         assert data.info().bytes_on_disk > 0
     assert not in_use(settings)
+
+
+def test_a_journal_on_a_volume_of_its_own_is_opened(settings: NodeSettings) -> None:
+    """What a file system keeps there beside the segments is no segment: who syncs the journal does not try it on that,
+    whatever it is called.
+    """
+    for name in ("lost+found", "000-before"):
+        (Path(settings.node.data_dir) / "journal" / name).mkdir(parents=True)
+
+    async def scenario() -> None:
+        with opened(settings) as data:
+            assert data.disk.names()[-1] == "lost+found"
+            assert data.journal_sync() == who
+
+    with capture_logs() as told:
+        try:
+            KernelQueue().close(0.0)
+            who = "kernel"
+        except OSError:  # Not on this machine.
+            who = "thread"
+        asyncio.run(scenario())
+    assert "lost+found" not in str(told)

@@ -112,8 +112,8 @@ class KernelQueue:
 class KernelSync:
     """The ``Syncer`` port over the files of a ``FileDisk``. Belongs to the loop's thread.
 
-    Probes with a sync of ``name``, and raises OSError if that is refused. ``on_fatal`` is called once, when a sync
-    failed or its report could not be taken; nothing runs after it.
+    Probes with a sync of ``name``, and raises OSError if that is refused, StorageError if it cannot be opened.
+    ``on_fatal`` is called once, when a sync failed or its report could not be taken; nothing runs after it.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class KernelSync:
             error = self._queue.wait(_PROBE_S)
             if error != 0:
                 raise OSError(error or errno.ETIMEDOUT, f"FDSYNC: {os.strerror(error or errno.ETIMEDOUT)}")
-        except OSError:
+        except (OSError, StorageError):
             self._queue.close(0.0)
             raise
         loop.add_reader(self._queue.eventfd, self._ended)
@@ -221,7 +221,7 @@ def kernel_sync(
         return None
     try:
         return make()
-    except OSError as error:
+    except (OSError, StorageError) as error:
         if settings.sync == "kernel":
             raise UsageError(f"storage.journal.sync is kernel, which is refused here: {error}") from error
         refused(str(error))
