@@ -193,11 +193,16 @@ def give_up_damaged(
 
 def _make(data: Path) -> None:
     try:
+        was_there = data.is_dir()
         for folder in reversed((data, *data.parents)):
             folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            sync_directory(str(data.resolve().parent))
+        except PermissionError:  # It may be entered but not listed: whoever made the directory for us saw to its name.
+            if not was_there:
+                raise
     except OSError as error:
         raise UsageError(f"node.data_dir: {data} cannot be made: {reason_of(error)}") from error
-    sync_directory(str(data.resolve().parent))
     unseen_by_git(data)
 
 

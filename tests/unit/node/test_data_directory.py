@@ -1,6 +1,7 @@
 """A node's data directory: what it needs to open, and when another node may have it."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,9 +12,10 @@ from structlog.testing import capture_logs
 
 from quorate.cli.cluster import found
 from quorate.clock import LoopScheduler
+from quorate.consensus.storage import disk
 from quorate.consensus.storage.disk import DirectoryLock
 from quorate.consensus.storage.kernel_sync import KernelQueue
-from quorate.errors import DirectoryInUseError
+from quorate.errors import DirectoryInUseError, UsageError
 from quorate.metrics import Metrics
 from quorate.node.data import DataDirectory
 from quorate.node.logs import logger
@@ -105,3 +107,29 @@ def test_a_journal_on_a_volume_of_its_own_is_opened(settings: NodeSettings) -> N
             who = "thread"
         asyncio.run(scenario())
     assert "lost+found" not in str(told)
+
+
+def parent_cannot_be_listed(monkeypatch: pytest.MonkeyPatch, parent: Path) -> None:
+    """As of a directory that may be entered alone; root is asked for no rights."""
+    sync = disk.sync_directory
+
+    def refused(path: str) -> None:
+        if Path(path) == parent:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        sync(path)
+
+    monkeypatch.setattr("quorate.node.data.sync_directory", refused)
+
+
+def test_a_directory_that_is_there_needs_nothing_of_its_parent(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made for this node, which may enter the parent and not list it. What the node makes itself it makes
+    durable, or says why not.
+    """
+    data = Path(settings.node.data_dir)
+    parent_cannot_be_listed(monkeypatch, data.parent)
+    with pytest.raises(UsageError, match=r"node.data_dir: .* cannot be made: permission denied"):
+        asyncio.run(opened_again(settings))
+    assert data.is_dir()
+    asyncio.run(opened_again(settings))
