@@ -7,9 +7,10 @@ lock too, is closed when they have ended: one that waits for a disk that hangs m
 
 import asyncio
 import secrets
+import stat
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -162,12 +163,20 @@ class DataDirectory:
         """Bytes on the disk, and how long the oldest write has waited for it."""
         journal = self.journal
         since = journal.oldest_unsynced_since()
-        store_bytes = sum(file.stat().st_size for file in (self.path / "store").iterdir() if file.is_file())
+        store_bytes = sum(map(_file_bytes, (self.path / "store").iterdir()))
         return StorageInfo(
             bytes_on_disk=journal.bytes_on_disk() + store_bytes,
             journal_bytes=journal.bytes_on_disk(),
             unsynced_for_s=0.0 if since is None else self._clock.monotonic() - since,
         )
+
+
+def _file_bytes(path: Path) -> int:
+    """0 of what is no file, or has gone meanwhile."""
+    with suppress(FileNotFoundError):
+        status = path.stat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return 0
 
 
 def give_up_damaged(

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -133,3 +134,32 @@ def test_a_directory_that_is_there_needs_nothing_of_its_parent(
         asyncio.run(opened_again(settings))
     assert data.is_dir()
     asyncio.run(opened_again(settings))
+
+
+def test_a_file_that_goes_while_the_store_is_measured_counts_or_does_not(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB removes files at any time: before one is looked at, and after."""
+    look = Path.stat
+
+    def looked(path: Path, **how: bool) -> os.stat_result:
+        if path.name == "before.sst":
+            path.unlink(missing_ok=True)
+        status = look(path, **how)
+        if path.name == "after.sst":
+            path.unlink()
+        return status
+
+    async def scenario() -> None:
+        with opened(settings) as data:
+            store = data.path / "store"
+            (store / "folder").mkdir()
+            without = data.info().bytes_on_disk
+            for name in ("before.sst", "after.sst"):
+                (store / name).write_bytes(bytes(1000))
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "stat", looked)
+                assert data.info().bytes_on_disk == without + 1000
+            assert data.info().bytes_on_disk == without
+
+    asyncio.run(scenario())
