@@ -372,6 +372,12 @@ def _contradictions(settings: NodeSettings) -> list[str]:
             f"engine.snapshots.staged_bytes_max: {staged} is less than twice controller.state_bytes_max ({state}): "
             "no voter could take the snapshot of a state that is allowed"
         )
+    chunk, frame = settings.engine.snapshots.chunk_bytes, settings.peers.frame_bytes_max
+    if chunk + MAX_ENTRY_BYTES > frame:  # A chunk ends with the row or batch that makes it large enough.
+        problems.append(
+            f"engine.snapshots.chunk_bytes: {chunk}, and the {MAX_ENTRY_BYTES} of one entry more, is above "
+            f"peers.frame_bytes_max ({frame}): no voter would take such a snapshot"
+        )
     most = {"engine": settings.engine.max_entry_bytes, "storage.journal": settings.storage.journal.max_entry_bytes}
     problems += [
         f"{section}.max_entry_bytes: must be at least {MAX_ENTRY_BYTES}: other nodes write such entries"
