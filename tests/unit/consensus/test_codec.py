@@ -63,12 +63,14 @@ def of(cls: type[Message]) -> st.SearchStrategy[Message]:
 
 @st.composite
 def appends(draw: st.DrawFn) -> AppendEntries:
-    """Any AppendEntries: its entries follow ``prev_index``."""
+    """Any AppendEntries: its entries follow ``prev_index``, and their terms the one there."""
     prev = draw(st.integers(0, 1 << 40))
     blobs = draw(st.lists(st.binary(max_size=40).filter(lambda entry: len(entry) != 1), max_size=5))
-    entries = tuple((Index(prev + 1 + i), Term(draw(TERM)), blob) for i, blob in enumerate(blobs))
-    term, prev_term, commit = Term(draw(TERM)), Term(draw(TERM)), Index(draw(NUMBER))
-    return AppendEntries(term, draw(NUMBER), Index(prev), prev_term, commit, entries)
+    prev_term, *terms, term = (Term(number) for number in sorted(draw(TERM) for _ in range(len(blobs) + 2)))
+    entries = tuple(
+        (Index(prev + 1 + i), of_term, blob) for i, (of_term, blob) in enumerate(zip(terms, blobs, strict=True))
+    )
+    return AppendEntries(term, draw(NUMBER), Index(prev), prev_term, Index(draw(NUMBER)), entries)
 
 
 CHUNKS = st.builds(SnapshotChunk, TERM, NUMBER, NUMBER, st.integers(0, 1), st.booleans(), st.binary(max_size=60))
@@ -176,15 +178,33 @@ def test_malformed_frames_are_peer_errors(name: str, frame: bytes) -> None:
         codec.decode(frame)
 
 
+@pytest.mark.parametrize(
+    ("prev_term", "terms", "wrong"),
+    [
+        (3, (2,), "entry 9 of term 2, behind term 3, from a leader of term 5"),
+        (3, (3, 5, 4), "entry 11 of term 4, behind term 5"),
+        (3, (4, 6), "entry 10 of term 6, behind term 4"),
+    ],
+)
+def test_entries_whose_terms_fall_or_pass_the_leader_s_are_refused(
+    prev_term: int, terms: tuple[int, ...], wrong: str
+) -> None:
+    """No log holds such entries: it is the link that suffers, before the journal is asked to take them."""
+    entries = tuple((Index(9 + place), Term(term), b"ab") for place, term in enumerate(terms))
+    message = AppendEntries(Term(5), 2, Index(8), Term(prev_term), Index(8), entries)
+    with pytest.raises(PeerError, match=wrong):
+        codec.decode(codec.encode(message))
+
+
 def beyond() -> list[tuple[str, bytes]]:
     """Every message, and in it every term, as one more than a log can hold; every other number as too large."""
-    entry = (Index(9), TERM_MAX, b"ab")
+    entry, late = (Index(9), Term(1), b"ab"), (Index(9), Term(TERM_MAX + 1), b"ab")
     made: list[Message] = [
         AppendEntries(Term(1), 2, Index(8), Term(1), Index(8), (entry,)),
         SnapshotChunk(Term(1), 2, 3, 0, last=True, payload=b"rows"),
         *[cls(*[1] * len(codec._limits(cls))) for cls in codec._PACKERS],
     ]
-    frames = [("AppendEntries of an entry", codec.encode(made[0]).replace(b"\0\0\0\0\x7f\xff\xff\xff", TOO_LATE))]
+    frames = [("an entry", codec.encode(AppendEntries(TERM_MAX, 2, Index(8), Term(1), Index(8), (late,))))]
     for message in made:
         for name in message.__struct_fields__:
             if name in TERMS:
@@ -199,7 +219,6 @@ def beyond() -> list[tuple[str, bytes]]:
     return frames
 
 
-TOO_LATE = (TERM_MAX + 1).to_bytes(8, "big")
 BEYOND = beyond()
 
 

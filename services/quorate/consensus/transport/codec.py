@@ -343,6 +343,11 @@ def _decode_append(frame: bytes) -> AppendEntries:
     if count > ENTRIES_MAX or max(seq, prev_index, commit) > NUMBER_MAX or max(term, prev_term) > TERM_MAX:
         raise PeerError("AppendEntries with a number out of bounds")
     entries = split_entries(frame, _APPEND.size, count, prev_index, ENTRY_BYTES_MAX, TERM_MAX)
+    newest = prev_term
+    for index, entry_term, _ in entries:
+        if not newest <= entry_term <= term:  # Terms never fall along a log, and its leader's is the last.
+            raise PeerError(f"entry {index} of term {entry_term}, behind term {newest}, from a leader of term {term}")
+        newest = entry_term
     return AppendEntries(term, seq, prev_index, prev_term, commit, entries)
 
 
