@@ -97,7 +97,7 @@ def finding(keys: OrderedMap[KeyValue], asked: RangeKeys) -> Steps[KeysAre]:
         items = (found for _, found in keys.items(start, end))
     if asked.count_only:
         return KeysAre(count=count)
-    most = asked.limit + 1 if asked.limit > 0 else count
+    most = min(asked.limit, count) + 1 if asked.limit > 0 else count
     if _first_found(asked):  # As etcd: what is sorted then is what the limit lets through.
         items = islice(items, most)
     passes = _passing(asked) if asked.by_revision else None

@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +83,13 @@ def test_a_limit_says_that_there_is_more() -> None:
     assert names(within(KEYS, everything(limit=1, order="descending"))) == "c"
 
 
+@pytest.mark.parametrize("asked", [RangeKeys(key=b"a"), RangeKeys(key=b"z"), everything(), everything(sort_by="mod")])
+def test_the_largest_limit_is_no_limit(asked: RangeKeys) -> None:
+    """Clients say so where they want all."""
+    for limit in (2**63 - 2, 2**63 - 1):
+        assert within(KEYS, msgspec.structs.replace(asked, limit=limit)) == within(KEYS, asked)
+
+
 def test_keys_only_leaves_values_out() -> None:
     """A sort by value still goes by them."""
     answer = within(KEYS, everything(keys_only=True, sort_by="value"))
@@ -129,7 +137,7 @@ RANGES = st.builds(
     RangeKeys,
     key=st.just(b"a"),
     range_end=st.sampled_from([b"\x00", b"m"]),
-    limit=st.integers(0, 12),
+    limit=st.integers(0, 12) | st.sampled_from([2**63 - 2, 2**63 - 1]),
     order=st.sampled_from(["none", "ascending", "descending"]),
     sort_by=st.sampled_from(["key", "version", "create", "mod", "value"]),
     keys_only=st.booleans(),

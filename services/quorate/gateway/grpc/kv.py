@@ -62,9 +62,9 @@ class KvService:
             if sum(looked_at(past[one.revision], messages.asked(one)) for one in ranges) > READ_MAX:
                 raise refused(TOO_MANY_KEYS)
         reply, revision = await self._asking.submit(command, call, "key", Transacted)
-        if past:
-            reply = messages.with_past(reply, request, past)
         try:
+            if past:
+                reply = messages.with_past(reply, request, past)
             response = await in_turns(messages.transacted(reply, revision, call.hold))
         except CallError as error:  # It is done, and nobody hears what.
             raise CallError(*TIMED_OUT) from error

@@ -17,7 +17,7 @@ from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from tests.unit.gateway.grpc.house import Caller, House
 
-ALL = {"key": b"\x00", "range_end": b"\x00"}
+ALL: dict[str, Any] = {"key": b"\x00", "range_end": b"\x00"}
 
 
 class Kv:
@@ -206,6 +206,38 @@ def test_a_transaction_looks_at_a_bounded_past(monkeypatch: pytest.MonkeyPatch) 
     code, text = kv.house.refused(txn(success=[put, past], failure=[past, past]))
     assert (code, "set limits" in text) == (StatusCode.FAILED_PRECONDITION, True)
     assert kv.house.revision == before
+
+
+def test_the_largest_limit_is_answered_wherever_a_range_stands() -> None:
+    """Sorted, in a Txn, and at a revision beside a write: what was written is never told as failed."""
+    kv = Kv()
+    then = kv.put(b"a").header.revision
+    kv.put(b"b")
+    most = 2**63 - 1
+    assert keys(kv.range(**ALL, limit=most)) == [b"a", b"b"]
+    assert keys(kv.range(**ALL, limit=most, sort_target=pb.RangeRequest.VERSION)) == [b"a", b"b"]
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"c"))
+    reads = [pb.RequestOp(request_range=pb.RangeRequest(**ALL, limit=most, revision=at)) for at in (0, then)]
+    for operations, found in (([reads[0]], [b"a", b"b"]), ([put, reads[1]], [b"a"])):
+        done = kv.house.run(kv.service.txn(pb.TxnRequest(success=operations), kv.house.call))
+        assert keys(done.responses[-1].response_range) == found
+
+
+@pytest.mark.parametrize("made", ["with_past", "transacted"])
+def test_what_is_written_is_never_told_as_refused(monkeypatch: pytest.MonkeyPatch, made: str) -> None:
+    """Whatever of its answer cannot be made: it is done, and unknown."""
+    kv = Kv()
+    then = kv.put(b"a").header.revision
+
+    def cannot(*_: Any) -> Any:
+        raise CallError(StatusCode.FAILED_PRECONDITION, "no")
+
+    monkeypatch.setattr(f"quorate.gateway.grpc.messages.{made}", cannot)
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3"))
+    read = pb.RequestOp(request_range=pb.RangeRequest(key=b"a", revision=then))
+    refused = kv.house.refused(kv.service.txn(pb.TxnRequest(success=[put, read]), kv.house.call))
+    assert refused == (StatusCode.UNAVAILABLE, "etcdserver: request timed out")
+    assert kv.house.revision == then + 1
 
 
 def test_a_transaction_whose_answer_has_no_room_is_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
