@@ -45,6 +45,8 @@ NO_GZIP: Final = "grpc: failed to decompress the received message"
 UNZIPPED_AT_ONCE: Final = 4096
 """Bytes of a compressed request that are looked at before other work gets its turn."""
 CROWDED: Final = (StatusCode.RESOURCE_EXHAUSTED, "quorate: too many answers wait to be read")
+CROWDED_OUT: Final = (StatusCode.UNAVAILABLE, CROWDED[1])
+"""Of a stream: etcd's clients begin a watch again by this code, and by few others."""
 FEW: Final = 8
 """Calls that a connection may have also when others have almost all."""
 GZIP: Final = 16 + zlib.MAX_WBITS
@@ -323,7 +325,7 @@ class ServedCall:
         try:
             async for answer in answers:
                 if not self._sent(answer):
-                    raise CallError(*CROWDED)
+                    raise CallError(*CROWDED_OUT)
                 self._connection.answered()
                 await self._stream.drained()
                 if now() >= until:

@@ -477,6 +477,22 @@ def test_short_answers_are_sent_whatever_waits() -> None:
     assert other.answers(1) == THREE
 
 
+def test_a_stream_that_has_no_room_for_an_answer_may_be_begun_again() -> None:
+    """It ends by the code by which etcd's clients begin a watch again: RESOURCE_EXHAUSTED would end it for good."""
+    rooms = Rooms(GrpcSettings(answer_bytes_max=100_000))
+    rooms.large(99_000)
+    for crowd in rooms.peers(4):
+        crowd.call(1, KEY)
+
+    async def talks(requests: AsyncIterator[pb.WatchRequest], call: Call) -> AsyncIterator[pb.WatchResponse]:
+        yield pb.WatchResponse(cancel_reason="x" * 70_000)
+
+    rooms.watch = talks
+    peer = Peer(rooms)
+    peer.say(head(1, WATCH), data(1))
+    assert peer.end_of(1) == (14, b"quorate: too many answers wait to be read")
+
+
 def test_an_answer_that_is_being_made_counts() -> None:
     """Its maker is told when there is no room; what it held is free when the call ends, however that is."""
     rooms = Rooms(GrpcSettings(answer_bytes_max=100_000))
