@@ -246,8 +246,8 @@ EDITED: Final[dict[str, Mutant]] = {
         edit(
             WatchStream,
             "tell",
-            "for response in self._responses(watcher, events):",
-            "for response in [one for event in events for one in self._responses(watcher, [event])]:",
+            "for response in self._answers(watcher, found):",
+            "for response in [part for one in found for part in self._answers(watcher, [one])]:",
         ),
     ),
     "a snapshot passed over": Mutant(

@@ -272,14 +272,12 @@ def _response(reply: KeyReply, revision: int, making: _Making) -> Steps[rpc_pb2.
     return response
 
 
-def happened(
-    name: bytes, before: KeyValue | None, after: KeyValue | None, revision: int, *, previous: bool
-) -> kv_pb2.Event:
-    """What became of a key at a revision; ``previous``: with what was there."""
+def happened(name: bytes, before: KeyValue | None, after: KeyValue | None, revision: int) -> kv_pb2.Event:
+    """What became of a key at a revision; with what was there before, if that is given."""
     if after is None:
         event = kv_pb2.Event(type=kv_pb2.Event.DELETE, kv=kv_pb2.KeyValue(key=name, mod_revision=revision))
     else:
         event = kv_pb2.Event(type=kv_pb2.Event.PUT, kv=key_value(after))
-    if previous and before is not None:
+    if before is not None:
         event.prev_kv.CopyFrom(key_value(before))
     return event

@@ -7,15 +7,35 @@ ranges that are no prefix are compared one by one.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quorate.controller.key_history import KeyChanges
-from quorate.gateway.grpc import messages
-from quorate.gateway.grpc.pb import kv_pb2
 from quorate.model.keys import bounds
 from quorate.model.ordered import after_prefix
+from quorate.model.state import KeyValue
 
 G = TypeVar("G")
+NUMBERS_BYTES: Final = 48
+"""What a key of an answer takes beside its name and its value, at most."""
+
+
+class Happened(NamedTuple):
+    """What became of a key: of this a watcher's answer is made once its client takes it. ``before``: if it is told."""
+
+    name: bytes
+    before: KeyValue | None
+    after: KeyValue | None
+    revision: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an answer that it takes; at most, or few more."""
+        size = NUMBERS_BYTES + len(self.name)
+        if self.after is not None:
+            size += len(self.after.value)
+        if self.before is not None:
+            size += NUMBERS_BYTES + len(self.name) + len(self.before.value)
+        return size
 
 
 class Watcher(Generic[G]):
@@ -61,14 +81,14 @@ class Watcher(Generic[G]):
         """Is this key in its range?"""
         return self.start <= name and (self.end is None or name < self.end)
 
-    def events(self, change: KeyChanges, names: Iterable[bytes]) -> list[kv_pb2.Event]:
-        """What it is told of a change of these keys."""
-        told = []
+    def happened(self, change: KeyChanges, names: Iterable[bytes]) -> list[Happened]:
+        """What it is to be told of a change of these keys."""
+        found = []
         for name in names:
             before, after = change.before.get(name), change.after.get(name)
             if (self.deletes and before is not None) if after is None else self.puts:
-                told.append(messages.happened(name, before, after, change.revision, previous=self.previous))
-        return told
+                found.append(Happened(name, before if self.previous else None, after, change.revision))
+        return found
 
 
 AnyWatcher = Watcher[Any]

@@ -2,21 +2,23 @@
 
 Rules: a watcher is *live* (the hub tells it what is applied, in one pass for all) or *behind* (its stream reads for
 it: from what is in memory, and below that from the log). A stream holds a bounded number of bytes; a watcher that would
-add more falls behind, and reads again, from its own place, once its client has taken them. So nothing is dropped and
-nothing told twice, however slow a client is; a snapshot that takes the place of entries puts all behind.
+add more falls behind, and reads again, from its own place, once its client has taken them. So does one whose change
+alone is larger: what is read is made into answers one at a time, as they are taken. So nothing is dropped and nothing
+told twice, however slow a client is; a snapshot that takes the place of entries puts all behind.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from quorate.controller import Listener
 from quorate.controller.key_history import KeyChanges
+from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking
 from quorate.gateway.grpc.codes import COMPACTED
-from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.watch_log import KEYS, LogFold
-from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
+from quorate.gateway.grpc.watchers import AnyWatcher, Happened, Watcher, WatcherIndex
 
 ALL = -1
 """The watch id of what is told of all watchers of a stream, or of none."""
@@ -254,14 +256,15 @@ class WatchStream:
 
     def tell(self, watcher: AnyWatcher, change: KeyChanges, names: Iterable[bytes]) -> None:
         """A live watcher hears of a change, or falls behind."""
-        if self._bytes > self._context.settings.watch_buffer_bytes:
+        most = self._context.settings.watch_buffer_bytes
+        found = watcher.happened(change, names) if self._bytes <= most else []
+        if self._bytes > most or sum(one.size for one in found) > most:
             self.falls_behind(watcher, change.revision)
             return
-        events = watcher.events(change, names)
         watcher.next = change.revision + 1
-        if events:
+        if found:
             watcher.told = True
-            for response in self._responses(watcher, events):
+            for response in self._answers(watcher, found):
                 self._say(response, change.revision)
 
     def falls_behind(self, watcher: AnyWatcher, revision: int) -> None:
@@ -283,23 +286,24 @@ class WatchStream:
             self._progress_asked = False
             self._say(rpc_pb2.WatchResponse(watch_id=ALL), max(self._hub.seen, 0))
 
-    def _responses(self, watcher: AnyWatcher, events: list[kv_pb2.Event]) -> list[rpc_pb2.WatchResponse]:
-        """One; or, for a client that takes fragments, as many as keep below the size of a request."""
-        if not watcher.fragment:
-            return [rpc_pb2.WatchResponse(watch_id=watcher.number, events=events)]
-        parts: list[list[kv_pb2.Event]] = [[]]
-        size = 0
-        for event in events:
-            size += event.ByteSize()
-            if parts[-1] and size >= self._context.settings.request_bytes_max:
-                parts.append([])
-                size = event.ByteSize()
-            parts[-1].append(event)
-        last = len(parts) - 1
-        return [
-            rpc_pb2.WatchResponse(watch_id=watcher.number, events=part, fragment=at < last)
-            for at, part in enumerate(parts)
-        ]
+    def _answers(self, watcher: AnyWatcher, found: Iterable[Happened]) -> Iterator[rpc_pb2.WatchResponse]:
+        """One; or as many as keep below the size of a request, for a client that takes fragments, and for any other
+        below that of an answer: a larger one could never be sent. A client that puts them together has to hear them
+        without anything between.
+        """
+        settings = self._context.settings
+        most = settings.request_bytes_max if watcher.fragment else settings.answer_bytes_max
+        response, size = rpc_pb2.WatchResponse(watch_id=watcher.number), 0
+        for one in found:
+            event = messages.happened(*one)
+            takes = event.ByteSize()
+            if size and size + takes >= most:
+                response.fragment = True
+                yield response
+                response, size = rpc_pb2.WatchResponse(watch_id=watcher.number), 0
+            response.events.append(event)
+            size += takes
+        yield response
 
     # -- how it hears of it
 
@@ -336,10 +340,10 @@ class WatchStream:
         except TimeoutError:
             return
 
-    def _read_for(self, watcher: AnyWatcher) -> list[rpc_pb2.WatchResponse]:
+    def _read_for(self, watcher: AnyWatcher) -> Iterator[rpc_pb2.WatchResponse]:
         """The next that a watcher which is behind is told. At the end of what is applied it is live."""
         if watcher not in self._behind:
-            return []
+            return iter(())
         history = self._context.machine.key_history
         if watcher.next <= history.floor:
             changes = self._replayed(watcher)
@@ -349,7 +353,7 @@ class WatchStream:
             if not changes:
                 del self._behind[watcher]
                 self._hub.live.add(watcher)
-        return self._told(watcher, changes)
+        return self._made(watcher, self._told(watcher, changes))
 
     def _replayed(self, watcher: AnyWatcher) -> list[KeyChanges]:
         """The next changes that the log tells, if it is this watcher's turn."""
@@ -379,28 +383,32 @@ class WatchStream:
             self._behind[watcher] = None
             del self._hub.replaying[watcher]
 
-    def _told(self, watcher: AnyWatcher, changes: Iterable[KeyChanges]) -> list[rpc_pb2.WatchResponse]:
-        """These changes, several revisions in one answer where they are small; the watcher is past them then."""
-        most, made = self._context.settings.watch_answer_bytes, list[rpc_pb2.WatchResponse]()
-        events, size, revision = list[kv_pb2.Event](), 0, 0
-
-        def end() -> None:
-            for response in self._responses(watcher, events):
-                response.header.CopyFrom(self._hub.asking.header(revision))
-                made.append(response)
-
+    def _told(self, watcher: AnyWatcher, changes: Iterable[KeyChanges]) -> list[list[Happened]]:
+        """What of these changes goes into one answer each, several where they are small; the watcher is past them then.
+        The states before and after are not kept until a slow client has taken all.
+        """
+        most, answers, size = self._context.settings.watch_answer_bytes, list[list[Happened]](), 0
         for change in changes:
             if change.revision < watcher.next:
                 continue
             watcher.next = change.revision + 1
-            found = watcher.events(change, filter(watcher.covers, change.names))
+            found = watcher.happened(change, filter(watcher.covers, change.names))
             if found:
-                events, revision = [*events, *found], change.revision
-                size += sum(event.ByteSize() for event in found)
                 watcher.told = True
-                if size >= most:
-                    end()
-                    events, size = [], 0
-        if events:
-            end()
-        return made
+                takes = sum(one.size for one in found)
+                if not answers or size + takes > most:
+                    answers.append([])
+                    size = 0
+                answers[-1] += found
+                size += takes
+        return answers
+
+    def _made(self, watcher: AnyWatcher, answers: Iterable[list[Happened]]) -> Iterator[rpc_pb2.WatchResponse]:
+        """These answers, each when it is asked for, unless the watcher has ended."""
+        for found in answers:
+            if watcher not in self._behind:
+                return
+            header = self._hub.asking.header(found[-1].revision)
+            for response in self._answers(watcher, found):
+                response.header.CopyFrom(header)
+                yield response

@@ -207,10 +207,10 @@ def test_a_key_is_the_bytes_it_was() -> None:
 
 def test_what_happened_to_a_key() -> None:
     """A deletion says the key and its revision; what was there comes only if it is wanted."""
-    gone = messages.happened(ODD, value(3), None, 8, previous=True)
+    gone = messages.happened(ODD, value(3), None, 8)
     assert (gone.type, gone.kv.key, gone.kv.mod_revision, gone.kv.value) == (kv_pb2.Event.DELETE, ODD, 8, b"")
     assert gone.prev_kv.mod_revision == 3
-    put = messages.happened(ODD, value(3), value(8), 8, previous=False)
+    put = messages.happened(ODD, None, value(8), 8)
     assert put.type == kv_pb2.Event.PUT
     assert not put.HasField("prev_kv")
-    assert not messages.happened(ODD, None, value(8), 8, previous=True).HasField("prev_kv")
+    assert not put.HasField("prev_kv")

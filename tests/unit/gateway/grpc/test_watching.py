@@ -1,5 +1,11 @@
 """Watches: every change of a range once, in order, whole revisions, however slow the client and wherever it begins."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.watching import NOT_TAKEN_S
@@ -237,6 +243,64 @@ def test_a_large_revision_comes_in_fragments_to_who_takes_them() -> None:
     assert {part.header.revision for part in parts} == {revision}
     (whole,) = [part for part in parts if part.watch_id == 1]
     assert len(whole.events) == 20
+
+
+def test_a_revision_that_no_buffer_holds_is_made_as_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it waits in memory, for however many watchers; a fragment more is made when one was taken."""
+    house = House(settings=GrpcSettings(watch_buffer_bytes=10_000, request_bytes_max=20_000))
+    for number in range(20):
+        put(house, b"k%02d" % number, bytes(8_000))
+    readers = [Reader(house) for _ in range(3)]
+    for reader in readers:
+        reader.watch(b"k", b"l", prev_kv=True, fragment=True)
+        reader.next()
+    made = []
+
+    def happened(*one: Any) -> kv_pb2.Event:
+        made.append(one)
+        return messages.happened(*one)
+
+    monkeypatch.setattr("quorate.gateway.grpc.watching.messages", SimpleNamespace(happened=happened))
+    house.bench.done(DeleteKeys(key=b"k", range_end=b"l"))
+    gone = house.revision
+    house.bench.after(0.1)
+    assert not any(reader.stream._queue for reader in readers)
+    assert not made
+    first = readers[0].next(2)
+    assert [len(part.events) for part in first] == [2, 2]
+    assert len(made) <= 6
+    parts = first + readers[0].next(8)
+    assert [part.fragment for part in parts] == [True] * 9 + [False]
+    assert {part.header.revision for part in parts} == {gone}
+    assert [event.kv.key for part in parts for event in part.events] == [b"k%02d" % number for number in range(20)]
+    last = put(house, b"k")
+    assert [reader.events(21)[-1][0] for reader in readers[1:]] == [last, last]
+    assert readers[0].events(1) == [(last, "PUT", b"k", b"v")]
+
+
+def test_what_is_larger_than_an_answer_comes_in_fragments_to_all() -> None:
+    """It could not be sent in one, however often its watch was begun again."""
+    house = House(settings=GrpcSettings(answer_bytes_max=20_000))
+    reader = Reader(house)
+    reader.watch(b"k", b"l")
+    house.bench.done(Transact(success=tuple(PutKey(key=b"k%d" % number, value=bytes(8_000)) for number in range(5))))
+    parts = reader.next(4)[1:]
+    assert [(len(part.events), part.fragment) for part in parts] == [(2, True), (2, True), (1, False)]
+
+
+def test_a_watch_that_ends_while_it_is_told_is_told_the_answer_it_began_and_no_other() -> None:
+    """So whoever puts fragments together is never left with some of them."""
+    house = House(settings=GrpcSettings(request_bytes_max=200, watch_answer_bytes=200))
+    txn(house, *(b"k%02d" % number for number in range(10)))
+    txn(house, *(b"k%02d" % number for number in range(10)))
+    reader = Reader(house)
+    reader.watch(b"k", b"l", start=1, fragment=True)
+    first = reader.next(2)[1:]
+    reader.stream.cancel(0)
+    while not first[-1].canceled:
+        first += reader.next()
+    assert sum(len(part.events) for part in first) == 10
+    assert [part.fragment for part in first[-2:]] == [False, False]
 
 
 def test_many_replays_wait_for_each_other() -> None:
