@@ -239,7 +239,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a change told twice": Mutant(
         "a watch that caught up is told once more what the others are still to be told",
-        edit(WatchHub, "_tell", "if change.revision >= watcher.next:", "if True:"),
+        edit(WatchHub, "_tell_one", "change.revision >= watcher.next", "True"),
     ),
     "a revision in pieces": Mutant(
         "what one transaction wrote is told in several answers",
@@ -252,7 +252,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a snapshot passed over": Mutant(
         "a watch is not told what came in a snapshot, or is no longer in memory",
-        edit(WatchHub, "_pass", "if self.seen < history.floor:", "if False:"),
+        edit(WatchHub, "_tell", "if self.seen < history.floor:", "if False:"),
     ),
     "lost to a slow client": Mutant(
         "a watch that falls behind passes over the change that did not fit",

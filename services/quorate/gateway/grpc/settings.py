@@ -63,7 +63,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     watch_answer_bytes: int = 64 * 1024
     """A watcher that catches up gets whole revisions until an answer is this large."""
     watch_turn: int = 500
-    """Answers to watchers that are made before other work gets its turn."""
+    """Events that watchers are told before other work gets its turn; what one of them is told of a change is told."""
     watch_read_bytes: int = 16 * 1024
     """Of the log, at a time, for a watcher that starts before what is in memory: each event is decoded and folded."""
     replays_max: int = 2

@@ -141,14 +141,28 @@ class WatcherIndex:
         else:
             del self._others[watcher]
 
-    def of(self, name: bytes) -> Iterator[AnyWatcher]:
-        """Who watches this key."""
-        yield from self._keys.get(name, ())
+    def placed(self, names: Iterable[bytes]) -> Iterator[tuple[AnyWatcher, list[bytes]]]:
+        """Who watches some of these keys, and which; but for ``others``, whom only a comparison tells. Each key is
+        looked up once, for however many watchers.
+        """
+        found: dict[int, tuple[dict[AnyWatcher, None], list[bytes]]] = {}
+        for name in names:
+            for place in self._places(name):
+                found.setdefault(id(place), (place, []))[1].append(name)
+        for place, mine in found.values():
+            for watcher in tuple(place):
+                yield watcher, mine
+
+    def _places(self, name: bytes) -> Iterator[dict[AnyWatcher, None]]:
+        if name in self._keys:
+            yield self._keys[name]
         for length in self._lengths:
-            yield from self._prefixes.get(name[:length], ()) if length <= len(name) else ()
-        for watcher in self._others:
-            if watcher.covers(name):
-                yield watcher
+            if length <= len(name) and name[:length] in self._prefixes:
+                yield self._prefixes[name[:length]]
+
+    def others(self) -> tuple[AnyWatcher, ...]:
+        """Those whose range is neither a key nor a prefix."""
+        return tuple(self._others)
 
 
 def _prefix(watcher: AnyWatcher) -> bytes | None:

@@ -10,6 +10,7 @@ told twice, however slow a client is; a snapshot that takes the place of entries
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import accumulate
 
 from quorate.controller import Listener
 from quorate.controller.key_history import KeyChanges
@@ -25,7 +26,9 @@ ALL = -1
 FILTERS_MAX = 16
 """Of one watcher; there are two kinds."""
 CHANGES_PER_TURN = 100
-"""Entries that are looked at before other work gets its turn."""
+"""Entries that are read at once."""
+LOOK = 0.1
+"""What a look at a key costs, as a part of an event that is told."""
 NOBODY_READS_S = 0.05
 """How long a stream whose watchers all wait for others' replays waits."""
 NOT_TAKEN_S = 1.0
@@ -45,6 +48,8 @@ class WatchHub(Listener):
         """Those that read the log, each with a state of its own."""
         self._streams: dict[WatchStream, None] = {}
         self._due = False
+        self._telling: Iterator[float] | None = None
+        """What of it is not told yet."""
         self._stopped = True
 
     def __len__(self) -> int:
@@ -52,7 +57,7 @@ class WatchHub(Listener):
 
     def start(self) -> None:
         """Hear what is applied."""
-        self._stopped = False
+        self._stopped, self._telling = False, None
         self.seen = self.context.controller.offset - 1
         self.context.controller.listeners.add(self)
         self._later()
@@ -89,38 +94,50 @@ class WatchHub(Listener):
             self.context.scheduler.call_soon(self._pass)
 
     def _pass(self) -> None:
+        """Go on with what is told, for ``watch_turn``."""
         self._due = False
-        history, end = self.context.machine.key_history, self.context.controller.offset
-        if not len(self.live) or self._stopped:
-            self.seen = end - 1
+        if self._stopped:
             return
-        if self.seen < history.floor:
-            for watcher in self.live:
-                watcher.group.falls_behind(watcher, self.seen + 1)
-            self.seen = end - 1
-            return
-        told, changes = 0, history.since(self.seen + 1, CHANGES_PER_TURN)
-        for change in changes:
-            if told >= self.context.settings.watch_turn:
-                self.applied(end)
+        telling = self._telling = self._telling or self._tell()
+        done = 0.0
+        for some in telling:
+            done += some
+            if done >= self.context.settings.watch_turn:
+                self.applied(self.context.controller.offset)
                 return
-            told += self._tell(change)
-            self.seen = change.revision
-        if len(changes) == CHANGES_PER_TURN:  # There may be more.
-            self.applied(end)
-            return
-        self.seen = end - 1
+        self._telling = None
 
-    def _tell(self, change: KeyChanges) -> int:
-        """Tell the watchers of its keys; answers how many they are."""
-        found: dict[AnyWatcher, list[bytes]] = {}
-        for name in change.names:
-            for watcher in self.live.of(name):
-                found.setdefault(watcher, []).append(name)
-        for watcher, names in found.items():
-            if change.revision >= watcher.next:
-                watcher.group.tell(watcher, change, names)
-        return len(found)
+    def _tell(self) -> Iterator[float]:
+        """Tell the live ones all that is new. Yields, between two watchers, what was done for one, counted in events:
+        whoever comes, goes or falls behind in between has its own place, and is told nothing twice.
+        """
+        while len(self.live):
+            history = self.context.machine.key_history
+            if self.seen < history.floor:
+                for watcher in self.live:
+                    watcher.group.falls_behind(watcher, self.seen + 1)
+                break
+            changes = history.since(self.seen + 1, CHANGES_PER_TURN)
+            if not changes:
+                break
+            for change in changes:
+                yield from self._tell_of(change)
+                self.seen = change.revision
+                yield LOOK * len(change.names) + 1
+        self.seen = self.context.controller.offset - 1
+
+    def _tell_of(self, change: KeyChanges) -> Iterator[float]:
+        for watcher, names in self.live.placed(change.names):
+            yield self._tell_one(watcher, change, names)
+        for watcher in self.live.others():
+            names = list(filter(watcher.covers, change.names))
+            yield self._tell_one(watcher, change, names) + LOOK * len(change.names)
+
+    def _tell_one(self, watcher: AnyWatcher, change: KeyChanges, names: list[bytes]) -> int:
+        """Answers how many keys that were."""
+        if names and change.revision >= watcher.next and watcher in self.live:
+            watcher.group.tell(watcher, change, names)
+        return len(names)
 
     # -- by the clock
 
@@ -353,6 +370,7 @@ class WatchStream:
             if not changes:
                 del self._behind[watcher]
                 self._hub.live.add(watcher)
+            changes = _begin(changes, self._context.settings.watch_turn)
         return self._made(watcher, self._told(watcher, changes))
 
     def _replayed(self, watcher: AnyWatcher) -> list[KeyChanges]:
@@ -412,3 +430,11 @@ class WatchStream:
             for response in self._answers(watcher, found):
                 response.header.CopyFrom(header)
                 yield response
+
+
+def _begin(changes: list[KeyChanges], most: int) -> list[KeyChanges]:
+    """The first of them, until they are about so many keys."""
+    for at, names in enumerate(accumulate(len(change.names) for change in changes), 1):
+        if names >= most:
+            return changes[:at]
+    return changes

@@ -13,6 +13,12 @@ def watcher(key: bytes, end: bytes = b"") -> AnyWatcher:
     return Watcher(None, 0, key, end, 0)
 
 
+def of(index: WatcherIndex, name: bytes) -> set[AnyWatcher]:
+    """Who watches a key."""
+    others = {one for one in index.others() if one.covers(name)}
+    return {one for one, names in index.placed([name]) if names == [name]} | others
+
+
 @given(st.lists(st.tuples(TEXT, ENDS), max_size=8), TEXT.filter(bool), st.integers(0, 7))
 def test_the_index_finds_who_covers_a_key(spans: list[tuple[bytes, bytes]], name: bytes, gone: int) -> None:
     """The same as asking each of them, also after one has left."""
@@ -23,7 +29,7 @@ def test_the_index_finds_who_covers_a_key(spans: list[tuple[bytes, bytes]], name
         index.remove(one)
         index.remove(one)
         watchers.remove(one)
-    assert set(index.of(name)) == {one for one in watchers if one.covers(name)}
+    assert of(index, name) == {one for one in watchers if one.covers(name)}
     assert len(index) == len(watchers)
     assert all(one in index for one in watchers)
 
@@ -36,7 +42,7 @@ def test_prefixes_are_looked_up_and_not_compared() -> None:
         index.add(one)
     assert not index._others
     assert list(index._lengths) == [6]
-    assert list(index.of(b"/0042/x")) == [watchers[42]]
+    assert of(index, b"/0042/x") == {watchers[42]}
     for one in watchers:
         index.remove(one)
     assert (len(index), index._prefixes, dict(index._lengths)) == (0, {}, {})
@@ -48,4 +54,18 @@ def test_a_watch_of_everything_is_a_prefix_too() -> None:
     everything = watcher(b"\x00", b"\x00")
     index.add(everything)
     assert not index._others
-    assert list(index.of(b"k")) == [everything]
+    assert of(index, b"k") == {everything}
+
+
+def test_each_watcher_gets_the_keys_that_it_watches() -> None:
+    """Of many that changed at once, in their order, once each."""
+    index = WatcherIndex()
+    key, prefix, longer, span = watcher(b"a1"), watcher(b"a", b"b"), watcher(b"a2", b"a3"), watcher(b"a1", b"c")
+    for one in (key, prefix, longer, span):
+        index.add(one)
+    assert dict(index.placed([b"b", b"a2", b"a1", b"a20"])) == {
+        key: [b"a1"],
+        prefix: [b"a2", b"a1", b"a20"],
+        longer: [b"a2", b"a20"],
+    }
+    assert index.others() == (span,)

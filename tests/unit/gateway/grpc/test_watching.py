@@ -141,6 +141,60 @@ def test_a_slow_client_loses_nothing() -> None:
     assert len(house.hub.live) == 1
 
 
+def test_one_change_is_told_to_many_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn tells more events than it may, and one watcher's; each watcher hears the change once, whole, and what
+    comes meanwhile behind it.
+    """
+    house = House()
+    turn, names = house.context.settings.watch_turn, 1_000
+    for start in range(0, names, 100):
+        txn(house, *(b"k%04d" % number for number in range(start, start + 100)))
+    readers = [Reader(house) for _ in range(50)]
+    for reader in readers:
+        reader.watch(b"k", b"l" if reader is not readers[7] else b"m")
+        reader.next()
+    made, turns = 0, list[int]()
+
+    def happened(*one: Any) -> kv_pb2.Event:
+        nonlocal made
+        made += 1
+        return messages.happened(*one)
+
+    def passing() -> None:
+        nonlocal made
+        made = 0
+        tell()
+        turns.append(made)
+
+    monkeypatch.setattr("quorate.gateway.grpc.watching.messages", SimpleNamespace(happened=happened))
+    tell = house.hub._pass
+    monkeypatch.setattr(house.hub, "_pass", passing)
+    house.bench.done(DeleteKeys(key=b"k", range_end=b"l"))
+    gone, last = house.revision, put(house, b"k")
+    readers[3].stream.close()
+    house.bench.after(1)
+    assert sum(turns) >= 49 * names
+    assert max(turns) < turn + names
+    assert house.hub.seen == last
+    for reader in readers[:3] + readers[4:]:
+        told = reader.events(names + 1)
+        assert [event[2] for event in told] == [*(b"k%04d" % number for number in range(names)), b"k"]
+        assert [event[0] for event in told] == [gone] * names + [last]
+        assert not reader.stream._queue
+
+
+def test_a_watcher_that_catches_up_reads_few_keys_at_a_time() -> None:
+    """However many changes are in memory: others' work comes in between."""
+    house = House(settings=GrpcSettings(watch_turn=10))
+    reader = Reader(house)
+    *_, last = [txn(house, *(b"k%d" % number for number in range(6))) for _ in range(4)]
+    reader.watch(b"k", b"l", start=1)
+    ((watcher, _),) = reader.stream._behind.items()
+    first = [len(response.events) for response in reader.stream._read_for(watcher)]
+    assert (first, watcher.next < last) == ([12], True)
+    assert len(reader.events(12)) == 12
+
+
 def test_what_memory_forgot_puts_the_living_behind() -> None:
     """As after a snapshot: the stream goes on from its own next revision, by the log."""
     house = House()
