@@ -58,6 +58,8 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Watches of all streams."""
     watches_per_stream_max: int = 10_000
     """Watches of one stream."""
+    watches_bytes_max: int = 64 * 1024 * 1024
+    """Of the ranges of all watches: the key and the end of each."""
     watch_buffer_bytes: int = 256 * 1024
     """Answers that wait for a slow client; beyond it the rest is read again when these are taken."""
     watch_answer_bytes: int = 64 * 1024

@@ -77,6 +77,11 @@ class Watcher(Generic[G]):
         self.told = False
         """Was something told since progress was?"""
 
+    @property
+    def held(self) -> int:
+        """Bytes of its range."""
+        return len(self.start) + len(self.end or b"")
+
     def covers(self, name: bytes) -> bool:
         """Is this key in its range?"""
         return self.start <= name and (self.end is None or name < self.end)

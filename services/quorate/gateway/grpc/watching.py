@@ -43,7 +43,8 @@ class WatchHub(Listener):
         self.live = WatcherIndex()
         self.seen = -1
         """Up to this revision the live ones were told everything."""
-        self.count = 0
+        self.count = self.held = 0
+        """How many there are, and the bytes of their ranges."""
         self.replaying: dict[AnyWatcher, None] = {}
         """Those that read the log, each with a state of its own."""
         self._streams: dict[WatchStream, None] = {}
@@ -201,6 +202,7 @@ class WatchStream:
         )
         self._watchers[number] = watcher
         self._hub.count += 1
+        self._hub.held += watcher.held
         self._say(rpc_pb2.WatchResponse(watch_id=number, created=True))
         if watcher.next <= now:
             self._behind[watcher] = None
@@ -222,6 +224,8 @@ class WatchStream:
         if request.watch_id in self._watchers and request.watch_id:
             return "mvcc: duplicate watch ID provided on the WatchStream"
         if self._hub.count >= settings.watches_max or len(self._watchers) >= settings.watches_per_stream_max:
+            return "etcdserver: too many requests"
+        if self._hub.held + len(request.key) + len(request.range_end or request.key) > settings.watches_bytes_max:
             return "etcdserver: too many requests"
         return ""
 
@@ -255,6 +259,7 @@ class WatchStream:
 
     def _forget(self, watcher: AnyWatcher) -> None:
         self._hub.count -= 1
+        self._hub.held -= watcher.held
         self._hub.live.remove(watcher)
         self.end_replay(watcher)
         self._behind.pop(watcher, None)

@@ -235,6 +235,26 @@ def test_what_cannot_be_watched_is_told() -> None:
     assert not len(house.hub)
 
 
+def test_what_watches_hold_is_bounded() -> None:
+    """By the bytes of their ranges, on all streams together; whoever ends makes room for others, and nobody twice."""
+    house = House(settings=GrpcSettings(watches_bytes_max=5_000))
+    readers = [Reader(house), Reader(house)]
+    for number in range(3):
+        readers[0].watch(b"%d" % number * 1_000)
+    readers[1].watch(b"3" * 1_000)
+    assert [one.canceled for one in readers[0].next(3)] == [False, False, True]
+    (refused,) = readers[1].next()
+    assert (refused.watch_id, refused.cancel_reason) == (-1, "etcdserver: too many requests")
+    readers[1].watch(b"3", b"4")
+    readers[0].stream.cancel(0)
+    readers[0].stream.cancel(0)
+    readers[1].watch(b"3" * 1_000)
+    assert [one.canceled for one in readers[1].next(2)] == [False, False]
+    for reader in readers:
+        reader.stream.close()
+    assert (house.hub.held, house.hub.count) == (0, 0)
+
+
 def test_numbers_are_given_and_not_twice() -> None:
     """From 0 on, past those that clients chose."""
     house = House()
