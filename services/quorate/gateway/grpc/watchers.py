@@ -142,7 +142,8 @@ class WatcherIndex:
         elif prefix is not None:
             if _taken(self._prefixes, prefix, watcher):
                 self._lengths[len(prefix)] -= 1
-                self._lengths += Counter()  # Without the lengths that no prefix has any more.
+                if not self._lengths[len(prefix)]:
+                    del self._lengths[len(prefix)]
         else:
             del self._others[watcher]
 

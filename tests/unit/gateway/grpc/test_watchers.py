@@ -1,11 +1,17 @@
 """Who watches a key: the index finds exactly those whose range holds it, and few comparisons are made for it."""
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
 
 TEXT = st.binary(max_size=3).map(lambda text: bytes(97 + byte % 3 for byte in text))
+PAIRS = ((b"a", b"b"), (b"b", b"c"))
 ENDS = st.one_of(TEXT, st.just(b"\x00"), st.just(b""))
 
 
@@ -46,6 +52,31 @@ def test_prefixes_are_looked_up_and_not_compared() -> None:
     for one in watchers:
         index.remove(one)
     assert (len(index), index._prefixes, dict(index._lengths)) == (0, {}, {})
+
+
+def test_a_prefix_that_goes_costs_no_look_at_the_lengths_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, and a length is there for as long as a prefix has it."""
+    index, looks = WatcherIndex(), 0
+
+    class Lengths(Counter[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+        def items(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+    monkeypatch.setattr(index, "_lengths", Lengths())
+    watchers = [watcher(b"k" * length + end, b"k" * length + after) for length in range(3) for end, after in PAIRS]
+    for one in watchers:
+        index.add(one)
+    for number, one in enumerate(watchers):
+        index.remove(one)
+        assert len(index._lengths) == 3 - (number + 1) // 2
+    assert looks == 0
 
 
 def test_a_watch_of_everything_is_a_prefix_too() -> None:
