@@ -104,7 +104,8 @@ class LogWatches(Listener):
             base, count, _, _ = parse_batch(batches[-1])
             self._seen = base + count
             piece = b"".join(batches)
-            found |= {one for one, marks in self._waiting.items() if any(mark in piece for mark in marks)}
+            hit = {marks for marks in set(self._waiting.values()) if any(mark in piece for mark in marks)}
+            found |= {one for one, marks in self._waiting.items() if marks in hit}
         else:
             self.applied(self._seen)
             batches = []

@@ -1,10 +1,13 @@
 """What the log tells of some kinds, where memory does not have it any more: read beside the loop, once at a time."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from quorate.errors import StorageError
+from quorate.gateway.grpc.log_watches import LogWatches
+from quorate.gateway.grpc.member_watch import WITH_BROKERS
 from quorate.gateway.grpc.watch_log import KEYS, LogFold
 from quorate.metadata.commands import PutKey
 from tests.unit.gateway.grpc.house import House
@@ -72,3 +75,25 @@ def test_who_left_is_not_read_for() -> None:
     cold.fold.close()
     cold.disk.run()
     assert cold.woken == []
+
+
+def test_what_is_applied_is_looked_at_once_for_all_who_want_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are; and it wakes those whom it concerns, and no others."""
+    searches: list[tuple[bytes, ...]] = []
+
+    class Marks(tuple[bytes, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[bytes]:
+            searches.append(self)
+            return super().__iter__()
+
+    house = House()
+    watches: LogWatches = LogWatches(house.asking)
+    watches.start()
+    following: list[Any] = [watches.follow(kinds, 0) for kinds in (KEYS, WITH_BROKERS) for _ in range(50)]
+    monkeypatch.setattr(watches, "_waiting", {one: Marks(marks) for one, marks in watches._waiting.items()})
+    house.bench.done(PutKey(key=b"k", value=b"v"))
+    house.bench.after(0.1)
+    assert sorted(searches) == sorted([KEYS.marks, WITH_BROKERS.marks])
+    assert [one.wake.is_set() for one in following] == [True] * 50 + [False] * 50
