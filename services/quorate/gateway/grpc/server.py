@@ -75,13 +75,24 @@ class GrpcListener(Listener[GrpcConnection]):
 
     def _read_some(self) -> None:
         until = self.scheduler.monotonic() + TURN_S
-        for _ in range(len(self._behind)):
-            self._behind[0].read_on()
+        try:
+            for _ in range(len(self._behind)):
+                self._read(self._behind[0])
+                if self.scheduler.monotonic() >= until:
+                    break
+        finally:
+            if self._behind:
+                self.scheduler.call_soon(self._read_some)
+
+    def _read(self, connection: GrpcConnection) -> None:
+        """The first of those that wait; an error ends it, as where bytes come, and keeps no other from its turn."""
+        try:
+            connection.read_on()
+        except BaseException:
+            connection.abort()
+            raise
+        finally:
             self._behind.popleft()
-            if self.scheduler.monotonic() >= until:
-                break
-        if self._behind:
-            self.scheduler.call_soon(self._read_some)
 
     def leave(self) -> None:
         """Tell every client to begin nothing more here."""

@@ -543,6 +543,30 @@ def test_those_that_are_behind_share_a_turn() -> None:
     assert not rooms.door._behind
 
 
+def test_an_error_in_reading_one_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection ends, and those behind it are read."""
+    rooms = Rooms()
+    wrong, other = rooms.peers(2)
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(wrong.connection, "read_on", fails)
+
+    def flood() -> None:
+        for peer in (wrong, other):
+            peer.connection._fall_behind()
+
+    with pytest.raises(ZeroDivisionError):
+        rooms.settle(flood)
+    assert wrong.wire.aborted
+    rooms.settle()
+    assert not other.connection._behind
+    assert not rooms.door._behind
+    other.call(1, b"")
+    assert other.answers(1)
+
+
 def test_our_first_fields_say_that_there_is_no_table() -> None:
     """A client that sets a table smaller than usual must hear so (RFC 9113, section 4.3.1), and hears it once."""
     rooms = Rooms()
