@@ -152,7 +152,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "short leaderships forgotten": Mutant(
         "a leader that did not lead for long leaves no word of the leases whose holders it did not hear",
-        edit(LeaseKeeper, "opened", "at_once.append(lease.lease_id)", "pass"),
+        edit(LeaseKeeper, "_take_up", "at_once.append(lease.lease_id)", "pass"),
         test=f"{UNIT}/controller/test_lease_keeper.py",
     ),
     "a keep-alive unconfirmed": Mutant(

@@ -12,9 +12,10 @@ last leader had not led for a whole one, what may have been silent under both is
 last word is at most ``lease_checkpoint_s`` and the change of leaders older than its note, however often they change.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from math import ceil, inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, LeaderCause, Term
@@ -34,6 +35,20 @@ that costs much.
 RETRY_MAX_S: Final = 30.0
 NOTES: Final = 100
 """Of one entry, when a leader begins with many."""
+PER_TURN: Final = 500
+"""Leases that are taken up in one turn: heartbeats are due when a leader begins."""
+
+
+class _Opening(NamedTuple):
+    """What a leader begins with."""
+
+    now: float
+    without_s: float
+    """How long there was no leader."""
+    notes: bool
+    """Is what is left of all leases written down at once?"""
+    leases: Iterator[int]
+    """Those that are not taken up yet."""
 
 
 class _Watched:
@@ -80,6 +95,8 @@ class LeaseKeeper(Listener):
         self._submit = submit
         self._leads = False
         self._watched: dict[int, _Watched] = {}
+        self._opening: _Opening | None = None
+        """As long as not all are watched."""
         self._agenda = Agenda[_Watched](scheduler, settings.lease_sweep_s, self._due)
         self._first_notes = PacedQueue[tuple[int, ...]](scheduler, settings.segment_pause_s, self._note)
         self._began = scheduler.monotonic()
@@ -94,13 +111,15 @@ class LeaseKeeper(Listener):
 
     def left_ms(self, lease: int) -> int:
         """Milliseconds until it expires; 0 when that is due, or nobody knows."""
-        watched = self._watched.get(lease)
+        watched = self._found(lease)
         return 0 if watched is None else max(0, int((watched.ends - self._scheduler.monotonic()) * 1000))
 
     def heard(self, lease: int) -> None:
         """Its holder is there."""
-        watched, found = self._watched.get(lease), self._state().leases.get(lease)
+        watched, found = self._found(lease), self._state().leases.get(lease)
         if watched is not None and found is not None:
+            if lease not in self._watched:
+                self._watch(watched)
             watched.heard = now = self._scheduler.monotonic()
             watched.due = watched.ends = now + found.ttl_s
             watched.note_within(self._settings.lease_checkpoint_s / 2, now)
@@ -137,15 +156,40 @@ class LeaseKeeper(Listener):
         """This node leads: of every lease there is left what was, and its grace."""
         self._forget()
         self._leads = True
-        now, settings, at_once = self._scheduler.monotonic(), self._settings, list[int]()
-        for lease in self._state().leases.values():
-            within_s = settings.lease_checkpoint_s / 2
-            if lease.remaining_s:
-                within_s = 1.0
-            elif self._last_led_s < settings.lease_checkpoint_s:
-                at_once.append(lease.lease_id)
-            self._watch(_Watched(lease.lease_id, now, self._left_s(lease, now), settings.lease_grace_s, within_s))
+        short = self._last_led_s < self._settings.lease_checkpoint_s
+        leases = iter(self._state().leases)
+        self._opening = _Opening(self._scheduler.monotonic(), self._without_s, short, leases)
+        self._take_up(self._opening)
+
+    def _take_up(self, opening: _Opening) -> None:
+        """The next of them, but for those that ended or were heard meanwhile."""
+        if opening is not self._opening:
+            return
+        leases, at_once = self._state().leases, list[int]()
+        numbers = tuple(islice(opening.leases, PER_TURN))
+        for lease in (leases.get(number) for number in numbers if number not in self._watched):
+            if lease is not None:
+                self._watch(self._begun(lease, opening))
+                if opening.notes and not lease.remaining_s:
+                    at_once.append(lease.lease_id)
         self._first_notes.add(tuple(at_once[start : start + NOTES]) for start in range(0, len(at_once), NOTES))
+        if len(numbers) == PER_TURN:
+            self._scheduler.call_soon(lambda: self._take_up(opening))
+        else:
+            self._opening = None
+
+    def _begun(self, lease: Lease, opening: _Opening) -> _Watched:
+        settings = self._settings
+        within_s = 1.0 if lease.remaining_s else settings.lease_checkpoint_s / 2
+        left_s = self._left_s(lease, opening)
+        return _Watched(lease.lease_id, opening.now, left_s, settings.lease_grace_s, within_s)
+
+    def _found(self, number: int) -> _Watched | None:
+        """Also one that is not taken up yet, as it would be."""
+        watched, lease = self._watched.get(number), self._state().leases.get(number)
+        if watched is None and lease is not None and self._opening is not None:
+            return self._begun(lease, self._opening)
+        return watched
 
     def lost(self) -> None:
         """Another one keeps them."""
@@ -161,14 +205,15 @@ class LeaseKeeper(Listener):
             elif isinstance(event, LeaseEnded):
                 self._watched.pop(event.lease, None)
 
-    def _left_s(self, lease: Lease, now: float) -> float:
+    def _left_s(self, lease: Lease, opening: _Opening) -> float:
         """Below 0: it should have ended."""
         if not lease.remaining_s:
             return lease.ttl_s
-        stood_s = now - self._noted.get(lease.lease_id, self._began)
-        return lease.remaining_s - max(0.0, stood_s - self._without_s)
+        stood_s = opening.now - self._noted.get(lease.lease_id, self._began)
+        return lease.remaining_s - max(0.0, stood_s - opening.without_s)
 
     def _forget(self) -> None:
+        self._opening = None
         self._watched.clear()
         self._agenda.clear()
         self._first_notes.clear()

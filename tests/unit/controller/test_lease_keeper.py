@@ -1,14 +1,17 @@
 """A lease lives as long as its holder is heard, on whichever node leads."""
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from quorate.consensus.ports import Index, LeaderCause, NodeId
 from quorate.controller import Answered, Refused
+from quorate.controller.lease_keeper import PER_TURN, LeaseKeeper
 from quorate.controller.settings import ControllerSettings
-from quorate.events import KeyDeleted, LeaseCheckpointed, LeaseEnded
+from quorate.events import KeyDeleted, LeaseCheckpointed, LeaseEnded, LeaseGranted
 from quorate.metadata.commands import (
     AskLease,
     GrantLease,
@@ -19,6 +22,7 @@ from quorate.metadata.commands import (
     RecordNodeStart,
     RevokeLease,
 )
+from quorate.model.state import Lease, State
 from tests.unit.controller.bench import ADDRESSES, Bench
 from tests.unit.controller.test_liveness import facts
 
@@ -188,8 +192,14 @@ def test_a_holder_that_is_heard_is_kept_by_leaders_that_follow_each_other_fast()
     assert notes(bench)[:3] == [3, 0, 3]
 
 
-def test_a_leader_that_led_for_long_leaves_nothing_to_be_written_down_at_once() -> None:
-    """Whoever was not heard under it has a note; after a short one every lease gets one, many in an entry."""
+@pytest.mark.parametrize("per_turn", [PER_TURN, 100])
+def test_a_leader_that_led_for_long_leaves_nothing_to_be_written_down_at_once(
+    monkeypatch: pytest.MonkeyPatch, per_turn: int
+) -> None:
+    """Whoever was not heard under it has a note; after a short one every lease gets one, many in an entry; in however
+    many turns they are taken up.
+    """
+    monkeypatch.setattr("quorate.controller.lease_keeper.PER_TURN", per_turn)
     bench = keeping(lease_checkpoint_s=4.0)
     for lease in range(1, 251):
         bench.done(GrantLease(lease=lease, ttl_s=100))
@@ -257,3 +267,93 @@ def test_an_end_that_could_not_be_decided_is_tried_again() -> None:
     assert not ends(bench)
     passing(bench, 1.5)
     assert [ended.lease for ended in ends(bench)] == [7]
+
+
+class Turns:
+    """A scheduler whose turns a test takes one by one; what is to be done later is not done. And a leader with many
+    leases, each of 30 seconds, and a grace of 5.
+    """
+
+    def __init__(self, leases: int) -> None:
+        self.now, self.waiting = 100.0, list[Callable[[], None]]()
+        self.state = State(leases=Map((n, Lease(lease_id=n, ttl_s=30, granted_ms=1)) for n in range(1, leases + 1)))
+        scheduler: Any = self
+        settings = ControllerSettings(lease_grace_s=5.0)
+        self.keeper = LeaseKeeper(lambda: self.state, scheduler, settings, lambda *_: None)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        pass
+
+    def turn(self) -> None:
+        """The next, a second later."""
+        self.now += 1
+        self.waiting.pop(0)()
+
+    def unwatched(self, count: int) -> list[int]:
+        """So many of those that are not taken up yet."""
+        return [number for number in self.state.leases if number not in self.keeper._watched][:count]
+
+
+def test_a_leader_takes_up_its_leases_some_a_turn() -> None:
+    """Heartbeats come in between; whenever one is taken up, its time is that of the beginning, and so is what whoever
+    asks is told of it before.
+    """
+    turns = Turns(5_000)
+    turns.keeper.opened(2)
+    watched = [len(turns.keeper._watched)]
+    (last,) = turns.unwatched(1)
+    assert turns.keeper.left_ms(last) == 35_000
+    while turns.waiting:
+        turns.turn()
+        watched.append(len(turns.keeper._watched))
+        assert turns.keeper.left_ms(last) == 35_000 - (turns.now - 100) * 1_000
+    assert max(after - before for before, after in zip([0, *watched], watched, strict=False)) == PER_TURN
+    assert watched[-1] == 5_000
+    assert {lease.ends for lease in turns.keeper._watched.values()} == {135.0}
+    assert {lease.heard for lease in turns.keeper._watched.values()} == {100.0}
+
+
+def test_what_comes_of_leases_before_they_are_taken_up_counts() -> None:
+    """One that is heard lives from that word; one that ended is not watched; one that was granted anew has its own
+    time, and no grace.
+    """
+    turns = Turns(2_000)
+    turns.keeper.opened(2)
+    turns.turn()
+    heard, ended, anew, gone = turns.unwatched(4)
+    turns.now = 120.0
+    turns.keeper.heard(heard)
+    turns.state = State(leases=turns.state.leases.delete(ended))
+    for number in (ended, anew):
+        turns.keeper.committed([(7, LeaseEnded(lease=number, reason="revoked", keys=0, silent_ms=0))])
+    turns.keeper.committed([(8, LeaseGranted(lease=anew, ttl_s=30))])
+    while turns.waiting:
+        turns.turn()
+    ends = {number: watched.ends for number, watched in turns.keeper._watched.items()}
+    assert (ends[heard], ends[anew], ends[gone]) == (150.0, 150.0, 135.0)
+    assert (ended in ends, len(ends)) == (False, 1_999)
+    assert turns.keeper.left_ms(ended) == 0
+
+
+def test_a_leader_that_is_none_any_more_takes_nothing_up() -> None:
+    """Nor when it leads again: what it began before has ended, and its leases have the time of that."""
+    turns = Turns(2_000)
+    turns.keeper.opened(2)
+    turns.keeper.lost()
+    assert turns.keeper.left_ms(1) == 0
+    turns.turn()
+    turns.turn()
+    assert (turns.keeper._watched, turns.waiting) == ({}, [])
+    turns.keeper.opened(3)
+    turns.keeper.lost()
+    turns.now = 200.0
+    turns.keeper.opened(4)
+    while turns.waiting:
+        turns.turn()
+    assert {lease.ends for lease in turns.keeper._watched.values()} == {235.0}
