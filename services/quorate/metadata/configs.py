@@ -20,6 +20,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
+from quorate.metadata.row_bounds import SCOPE_BYTES_MAX, outgrows
 from quorate.metadata.texts import fits
 from quorate.model.brokers import LEARNERS, values, values_in_force
 from quorate.model.state import State
@@ -128,9 +129,9 @@ def unread(scope: str, changes: Mapping[str, str | None], nodes: Collection[int]
 
 
 def change_config(state: State, command: ChangeConfig, context: Context) -> Decision | Refusal:
-    """Set and unset; all of it or nothing. No event for what already is so.
+    """Set and unset; all of it or nothing. No event for what already is so. What is unset always goes.
 
-    Refuses InvalidConfigScope, ConfigBlackListed, UnknownConfigKey, InvalidConfigValue.
+    Refuses InvalidConfigScope, ConfigBlackListed, UnknownConfigKey, InvalidConfigValue, TooManySettings.
     """
     scope = command.scope
     if (refusal := refused_scope(scope, context.policy)) is not None:
@@ -149,7 +150,21 @@ def change_config(state: State, command: ChangeConfig, context: Context) -> Deci
         for key, value in sorted(command.changes.items())
         if current.get(key) != value
     )
-    return Decision((ConfigChanged(scope=scope, changes=changes),) if changes else (), Accepted())
+    if not changes:
+        return Decision((), Accepted())
+    event = ConfigChanged(scope=scope, changes=changes)
+    return _too_much(state, event, context.policy) or Decision((event,), Accepted())
+
+
+def _too_much(state: State, event: ConfigChanged, policy: PolicySettings) -> Refusal | None:
+    """TooManySettings for a scope that would have more than it may, and more than it has."""
+    added = sum((one.old is None) - (one.new is None) for one in event.changes)
+    most = policy.listed_max
+    if added > 0 and len(values(state, event.scope)) + added > most:
+        return refuse("TooManySettings", f"{event.scope} would have more than {most} settings")
+    if outgrows(state, event, SCOPE_BYTES_MAX):
+        return refuse("TooManySettings", f"the settings of {event.scope} would have more than {SCOPE_BYTES_MAX} bytes")
+    return None
 
 
 def policy_in_force(state: State, policy: PolicySettings, broker_set: str = "") -> PolicySettings:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
 from quorate.events import ConfigChange, ConfigChanged
@@ -19,7 +20,7 @@ from quorate.metadata.limits import CHECKS, UNCLEAN_SEGMENT_LEADERS, in_force
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.subjects import level_in_force
 from quorate.model.brokers import learners, values
-from quorate.model.state import BrokerSet, State
+from quorate.model.state import BrokerSet, Config, State
 from tests.unit.metadata.kit import CREATE, World
 
 Effects = dict[str, tuple[str, Callable[[State], object]]]
@@ -225,6 +226,39 @@ def test_too_many_settings_in_one_change_are_refused() -> None:
     world = World(PolicySettings(listed_max=2))
     assert world.events(change("cluster", a="1", b=""))
     assert world.refused(change("cluster", a="1", b="2", c="3")).code == "InvalidConfigValue"
+
+
+def test_a_scope_has_a_bounded_number_of_settings() -> None:
+    """However many changes bring them; what is there may change, and what is unset makes room."""
+    world = World(PolicySettings(listed_max=2))
+    assert world.events(change("topic/t", a="1"))
+    assert world.events(change("topic/t", b="1"))
+    refusal = world.refused(change("topic/t", c="1"))
+    assert (refusal.code, refusal.remark) == ("TooManySettings", "topic/t would have more than 2 settings")
+    assert world.events(change("topic/t", a="2"))
+    assert world.events(change("topic/t", a=None, c="1"))
+    world.policy = PolicySettings(listed_max=1)  # As if they were from before there was a bound.
+    assert world.events(change("topic/t", b="2"))
+    assert world.events(change("topic/t", b=None))
+    assert world.refused(change("topic/t", b="1")).code == "TooManySettings"
+
+
+def test_the_settings_of_a_scope_have_bounded_bytes() -> None:
+    """They are one row: what is more than its bound is refused, from an old log stays readable, and may shrink."""
+    world = World()
+    many: dict[str, str | None] = {str(number): "x" * 4000 for number in range(261)}
+    assert world.events(ChangeConfig(scope="topic/t", changes=many))
+    refusal = world.refused(change("topic/t", more="x" * 4000))
+    remark = "the settings of topic/t would have more than 1048576 bytes"
+    assert (refusal.code, refusal.remark) == ("TooManySettings", remark)
+    assert world.events(change("topic/u", more="x" * 4000))
+    old = Config(scope="topic/t", values={str(number): "x" * 4000 for number in range(300)})
+    world.state = msgspec.structs.replace(world.state, configs=world.state.configs.set("topic/t", old))
+    assert world.refused(change("topic/t", more="1")).code == "TooManySettings"
+    assert world.events(ChangeConfig(scope="topic/t", changes={"1": "y" * 4000}))
+    assert world.events(ChangeConfig(scope="topic/t", changes={"1": None, "more": "1"}))
+    assert world.refused(ChangeConfig(scope="topic/t", changes={"1": "x" * 4000})).code == "TooManySettings"
+    assert len(values(world.state, "topic/t")) == 300
 
 
 @pytest.mark.parametrize("key", sorted(CONTROLLER_KEYS))
