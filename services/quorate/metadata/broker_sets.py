@@ -45,6 +45,7 @@ from quorate.metadata.elections import EPOCH_MAX, elect_master, elect_moved_mast
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.refusals import refuse
 from quorate.metadata.replica_set import Broken, InSync, alter
+from quorate.metadata.row_bounds import SET_BYTES_MAX, outgrows
 from quorate.metadata.texts import LONG_MAX, LONG_MIN, fits, java_long, parse_address
 from quorate.model.state import BrokerSet, Replica, State
 
@@ -64,7 +65,7 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
     """1013 (Java ``applyBrokerId``). A repeated one is known by its check code.
 
     Refuses MissingField, InvalidText, WrongCluster; BrokerIdNotFirst in an unknown set; BrokerIdTaken,
-    BrokerIdInvalid, BrokerSetFull in a known one.
+    BrokerIdInvalid, BrokerSetFull, BrokerSetTooLarge in a known one.
     """
     policy, name = context.policy, command.broker_set
     broker_id, check_code = command.broker_id, command.register_check_code
@@ -104,7 +105,15 @@ def apply_broker_id(state: State, command: ApplyBrokerId, context: Context) -> D
         address=check_code.partition(";")[0],
         register_check_code=check_code,
     )
-    return Decision((event,), reply)
+    return _too_large(state, event) or Decision((event,), reply)
+
+
+def _too_large(state: State, event: BrokerIdAppliedEvent | BrokerRegistered | BrokerAddressChanged) -> Refusal | None:
+    """BrokerSetTooLarge for a set that would say more than it may, and more than it does."""
+    if not outgrows(state, event, SET_BYTES_MAX):
+        return None
+    what = f"BrokerId: {event.broker_id} would make broker-set: {event.broker_set} larger than {SET_BYTES_MAX} bytes"
+    return refuse("BrokerSetTooLarge", f"{what}, with the topics and capabilities of all its brokers")
 
 
 def _foreign(cluster: str, broker_set: BrokerSet | None, policy: PolicySettings) -> Refusal | None:
@@ -125,7 +134,8 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
     A master that moved leads in a new epoch, in the same decision: stock replicas take a master's address only with an
     epoch above their own (Java ``ReplicasManager.changeToSlave``). Who counts lives is told its epoch, and an
     older life than the newest is refused. Refuses BrokerSetNotRegistered, WrongCluster, BrokerNotRegistered,
-    InvalidText, InvalidAddress, StaleRegistrationEpoch; BrokerAlreadyServes if the broker is alive at another address.
+    InvalidText, InvalidAddress, StaleRegistrationEpoch, BrokerSetTooLarge; BrokerAlreadyServes if the broker is alive
+    at another address.
     """
     name, broker_id = command.broker_set, command.broker_id
     broker_set = state.known(name)
@@ -160,6 +170,8 @@ def register_broker(state: State, command: RegisterBroker, context: Context) -> 
     if command.registration_epoch is not None:
         reply = msgspec.structs.replace(reply, registration_epoch=NEW_LIFE if life else replica.registration_epoch)
     news = _news(broker_set, replica, command)
+    if news is not None and (refusal := _too_large(state, news)) is not None:
+        return refusal
     if not isinstance(news, BrokerAddressChanged):
         return Decision((*(() if news is None else (news,)), *life), reply)
     living = not replica.fenced and context.live.alive(broker_set.cluster, name, broker_id) is True

@@ -7,6 +7,8 @@ import pytest
 
 from quorate.events import BrokerAddressChanged, BrokerLifeBegan, BrokerRegistered, Event, MasterElected
 from quorate.metadata import commands
+from quorate.metadata.row_bounds import SET_BYTES_MAX
+from quorate.model.rows import encoded
 from tests.policies import JAVA
 from tests.unit.metadata.kit import CREATE, World, applying, registering
 
@@ -300,3 +302,32 @@ def test_unbounded_text_is_refused(command: commands.RegisterBroker) -> None:
     world = World()
     world.do(applying(1))
     assert world.refused(command).code == "InvalidText"
+
+
+def test_what_all_brokers_of_a_set_say_has_bounded_bytes() -> None:
+    """It is one row. Brokers of thousands of topics fit; who would make it longer is refused, an id as well as a
+    registration, and who says less or nothing new is not. A row from before there was a bound may shrink.
+    """
+    world = World()
+    for broker_id in range(1, 10):
+        world.do(applying(broker_id))
+    topics = [f"{number:05d}{'x' * 45}" for number in range(9_999)]
+    for broker_id in range(1, 9):
+        assert world.events(registering(broker_id, topics=topics))
+    assert len(encoded(world.a)) < SET_BYTES_MAX
+    refusal = world.refused(registering(9, topics=topics))
+    assert refusal.code == "BrokerSetTooLarge"
+    assert refusal.remark == (
+        "BrokerId: 9 would make broker-set: a larger than 4194304 bytes, with the topics and capabilities of all its "
+        "brokers"
+    )
+    assert world.refused(registering(9, capabilities={str(number): "x" * 4000 for number in range(60)})) == refusal
+    assert world.events(registering(9, topics=topics[:500]))
+    said = msgspec.structs.replace(world.a.replicas[0], broker_id=10)
+    old = msgspec.structs.replace(world.a, replicas=(*world.a.replicas, said))
+    world.state = msgspec.structs.replace(world.state, broker_sets=world.state.broker_sets.set("a", old))
+    assert world.refused(applying(11)).code == "BrokerSetTooLarge"
+    assert world.refused(registering(1, topics=[*topics, "one-more"])).code == "BrokerSetTooLarge"
+    assert world.events(registering(1, topics=topics)) == ()
+    assert world.events(registering(1, topics=topics[1:]))
+    assert len(encoded(world.a)) > SET_BYTES_MAX
