@@ -20,6 +20,9 @@ Index = NewType("Index", int)
 """A Raft log position, from 1. (An *offset* counts events, from 0; the two are never mixed.)"""
 MAX_ENTRY_BYTES = 4 * 1024 * 1024 - 4096
 """Every node takes entries of so many bytes, and none a longer one. A segment of the journal holds one."""
+MAX_ROW_BYTES = 6 * 1024 * 1024
+"""No row of the state is longer: what would make one so is refused before it is written (metadata/row_bounds.py). A
+frame holds one: between voters, in a snapshot, and to the process that replays. Old logs may have made longer ones."""
 
 Family = Literal["meta", "rows", "requests", "events", "groups", "history", "staged"]
 """Key spaces of the store: see consensus/storage/store.py for what each holds."""

@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
-from quorate.consensus.ports import MAX_ENTRY_BYTES
+from quorate.consensus.ports import MAX_ENTRY_BYTES, MAX_ROW_BYTES
 from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
 from quorate.controller.settings import ControllerSettings
@@ -372,18 +372,18 @@ def _contradictions(settings: NodeSettings) -> list[str]:
             f"engine.snapshots.staged_bytes_max: {staged} is less than twice controller.state_bytes_max ({state}): "
             "no voter could take the snapshot of a state that is allowed"
         )
-    chunk, frame = settings.engine.snapshots.chunk_bytes, settings.peers.frame_bytes_max
-    if chunk + MAX_ENTRY_BYTES > frame:  # A chunk ends with the row or batch that makes it large enough.
-        problems.append(
-            f"engine.snapshots.chunk_bytes: {chunk}, and the {MAX_ENTRY_BYTES} of one entry more, is above "
-            f"peers.frame_bytes_max ({frame}): no voter would take such a snapshot"
-        )
     most = {"engine": settings.engine.max_entry_bytes, "storage.journal": settings.storage.journal.max_entry_bytes}
     problems += [
         f"{section}.max_entry_bytes: must be at least {MAX_ENTRY_BYTES}: other nodes write such entries"
         for section, bytes_max in most.items()
         if bytes_max < MAX_ENTRY_BYTES
     ]
+    longest = MAX_ROW_BYTES + 3 * settings.engine.snapshots.chunk_bytes  # A chunk nearly full, its lengths, and a row.
+    if settings.peers.frame_bytes_max < longest:
+        problems.append(
+            f"peers.frame_bytes_max: must be at least {longest}, a row of 6 MiB and three times "
+            "engine.snapshots.chunk_bytes: no voter could take a snapshot with it"
+        )
     if problems:
         return problems
     return _too_open(settings)

@@ -99,6 +99,26 @@ def pair(**second: Any) -> tuple[End, End]:
     return End(1, ports), End(2, ports, **second)
 
 
+def test_a_frame_that_is_too_long_is_told_and_not_sent() -> None:
+    """It would end the link for all others; those before and after it arrive, and the log tells it once a period."""
+    longest = b"x" * SETTINGS.frame_bytes_max
+
+    async def scenario(one: End, two: End) -> None:
+        await until(lambda: one.ups and two.ups)
+        with capture_logs() as logs:
+            for frame in (b"before", longest + b"x", longest + b"x", longest):
+                one.peers.send(NodeId(2), frame)
+            await until(lambda: len(two.frames) == 2)
+        assert two.frames == [(1, b"before"), (1, longest)]
+        assert not two.refused
+        assert not two.downs
+        (told,) = logs
+        assert told["event"] == "frame is longer than peers take, and was not sent"
+        assert (told["log_level"], told["peer"], told["bytes"]) == ("error", 2, 100_001)
+
+    with_ends(scenario, *pair())
+
+
 def test_frames_arrive_in_order_both_ways() -> None:
     """What one node sends in several turns the other gets whole, in order and from the right peer."""
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from quorate.cli.cluster import node_tree, places, render
-from quorate.consensus.ports import MAX_ENTRY_BYTES
 from quorate.controller.routing import UNPARKED_PER_TURN
 from quorate.node.settings import NodeSettings, SettingsError, build, read_settings, split_address
 from quorate.slices import TURN_S
@@ -147,11 +146,8 @@ def test_what_the_environment_says_wrongly_is_told_with_its_variable(environ: di
         ({"engine": {"election_timeout_min_s": 3.0}}, "engine: election_timeout_min_s must be"),
         ({"engine": {"snapshots": {"staged_bytes_max": (512 << 20) - 1}}}, "less than twice controller.state_"),
         ({"controller": {"state_bytes_max": (2 << 30) + 1}}, "less than twice controller.state_bytes_max"),
-        (
-            {"engine": {"snapshots": {"chunk_bytes": (8 << 20) - MAX_ENTRY_BYTES + 1}}},
-            "engine.snapshots.chunk_bytes: 4198401, and the 4190208 of one entry more, is above peers.frame_bytes_max",
-        ),
-        ({"peers": {"frame_bytes_max": 4 << 20}}, "is above peers.frame_bytes_max (4194304): no voter would take"),
+        ({"peers": {"frame_bytes_max": 4 << 20}}, "peers.frame_bytes_max: must be at least 6684672"),
+        ({"engine": {"snapshots": {"chunk_bytes": 1 << 20}}}, "peers.frame_bytes_max: must be at least 9437184"),
         ({"listeners": {"kafka": "10.1.2.3:9"}}, "listeners.kafka: 10.1.2.3 is not loopback"),
         ({"cluster": {"voters": [voter(1, "10.1.2.3")]}}, "cluster.key_file: voters that meet off loopback"),
         ({"surprise": {"a": 1}}, "surprise: unknown setting"),

@@ -42,6 +42,10 @@ def _told_refused(**fields: object) -> None:
     _log.warning("peer connection refused", **fields)
 
 
+def _told_too_long(**fields: object) -> None:
+    _log.error("frame is longer than peers take, and was not sent", **fields)
+
+
 def _nonce() -> bytes:
     return secrets.token_bytes(32)
 
@@ -296,6 +300,7 @@ class Peers:
         self._links: Links[_Link] = Links()
         self._waiting: dict[NodeId, list[bytes]] = {}
         self._refusals: LogThrottle | None = None
+        self._too_long: LogThrottle | None = None
         self._stopping = False
 
     async def start(self, host: str, port: int) -> None:
@@ -313,8 +318,9 @@ class Peers:
         """Send what is waiting, close everything; no handler is called afterwards."""
         self._flush()
         self._stopping = True
-        if self._refusals is not None:
-            self._refusals.stop()
+        for lines in (self._refusals, self._too_long):
+            if lines is not None:
+                lines.stop()
         for task in self._dialers:
             task.cancel()
         await asyncio.gather(*self._dialers, return_exceptions=True)
@@ -327,12 +333,23 @@ class Peers:
     # ── Network ──
 
     def send(self, peer: NodeId, frame: bytes) -> None:
-        """Try to deliver; silently dropped without a connection. Leaves with the others of the turn, at its end."""
+        """Try to deliver; silently dropped without a connection. Leaves with the others of the turn, at its end. One
+        that is longer than peers take is told in the log and dropped: it would end the link, and consensus with it.
+        """
         if peer not in self._links.outbound:
+            return
+        if len(frame) > self.settings.frame_bytes_max:
+            self._drop_too_long(peer, len(frame))
             return
         if not self._waiting:
             self._at_turns_end(self._flush)
         self._waiting.setdefault(peer, []).append(frame)
+
+    def _drop_too_long(self, peer: NodeId, size: int) -> None:
+        if self._too_long is None:
+            loop = asyncio.get_running_loop()
+            self._too_long = LogThrottle(self.settings.refusal_log_period_s, loop.call_later, _told_too_long)
+        self._too_long.tell(peer, peer=peer, bytes=size, frame_bytes_max=self.settings.frame_bytes_max)
 
     def connected(self, peer: NodeId) -> bool:
         """Is there an open, authenticated connection *to* this peer?"""
