@@ -266,7 +266,7 @@ class Decider(Listener):
             elif last is None or last.fate:
                 self._settle(pending, outcome)
             else:
-                last.waiting += ((pending, outcome),)
+                last.waiting.append((pending, outcome))
 
         self.engine.read_index(confirmed)
 
@@ -331,7 +331,7 @@ class Decider(Listener):
             flight.fate = False
             self._in_doubt[flight.index] = flight
         for flight in flights:  # Callers may come back with the next request: nothing above is touched any more.
-            waiting, flight.waiting = flight.waiting, ()
+            waiting, flight.waiting = flight.waiting, []
             for pending, _ in waiting:
                 self._settle(pending, _uncertain(pending, "the leadership ended"))
 

@@ -8,6 +8,8 @@ Theory: (index, term) names one entry wherever it is.
 
 from collections import deque
 
+import msgspec
+
 from quorate.consensus.ports import Index, Term
 from quorate.controller.machine import EntryResult
 from quorate.controller.outcomes import Answered, Outcome
@@ -29,7 +31,7 @@ class InFlight(EntryResult, gc=True, eq=False):
     events: tuple[Event, ...]
     fate: bool | None = None
     """True: executed and stored. False: in doubt, or never executed. None: still in flight."""
-    waiting: tuple[tuple[CommandPending, Outcome], ...] = ()
+    waiting: list[tuple[CommandPending, Outcome]] = msgspec.field(default_factory=list)
     """Answers that were read from this entry's tip, the leadership since confirmed."""
 
 

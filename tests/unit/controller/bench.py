@@ -167,13 +167,13 @@ class Bench:
         self.store, self.reader = MemoryStore(), InlineWorker()
         self.metrics = Metrics()
         self.settings = settings or ControllerSettings()
-        requests, flights, self.listeners = requests or RequestSettings(), Flights(), Listeners()
+        requests, self.flights, self.listeners = requests or RequestSettings(), Flights(), Listeners()
         self.machine = ReplicatedState(
             self.store,
             EventLog(self.store, reader=self.reader),
             self.metrics,
             requests,
-            speculation=flights,
+            speculation=self.flights,
             listener=self.listeners,
             key_history=KeyHistory(self.settings.key_history_max, self.settings.key_history_bytes_max),
         )
@@ -186,7 +186,7 @@ class Bench:
             ControllerPorts(
                 engine=self.engine,  # type: ignore[arg-type]
                 machine=self.machine,
-                flights=flights,
+                flights=self.flights,
                 listeners=self.listeners,
                 scheduler=self.loop,
                 peers=self.wire,

@@ -612,3 +612,18 @@ def test_deadlines_go_on_though_a_look_at_them_failed(monkeypatch: pytest.Monkey
 def broken(_: object) -> None:
     """Whatever it is."""
     raise RuntimeError("a bug")
+
+
+def test_answers_that_wait_for_an_entry_are_not_copied_for_each_more() -> None:
+    """Thousands may be read from one tip: each joins those that wait, and all are told once the entry is applied."""
+    bench = opened()
+    written = bench.submit(topic("t"))
+    told = bench.submit(topic("t"))
+    bench.engine.confirm()
+    waiting = bench.flights.in_flight[-1].waiting
+    more = bench.submit(topic("t"))
+    bench.engine.confirm()
+    assert bench.flights.in_flight[-1].waiting is waiting
+    assert (len(waiting), told, more) == (2, [], [])
+    bench.engine.commit()
+    assert [type(one) for (one,) in (written, told, more)] == [Answered] * 3
