@@ -116,30 +116,32 @@ class Describer:
     # Configurations.
 
     def describe_configs(self, version: int, request: DescribeConfigsRequest, principal: str) -> bytes:
-        """Of the topic, and of this node."""
+        """Of the topic, and of this node; looked up once, however often it is asked for other keys."""
         asked = dict.fromkeys(request.resources)
-        return responses.describe_configs(version, [self._resource(query, principal) for query in asked])
+        places = dict.fromkeys((query.kind, query.name) for query in asked)
+        found = {place: self._resource(*place, principal) for place in places}
+        told = [_picked(found[query.kind, query.name], query) for query in asked]
+        return responses.describe_configs(version, told)
 
-    def _resource(self, query: ConfigQuery, principal: str) -> DescribedResource:
+    def _resource(self, kind: int, name: str, principal: str) -> DescribedResource:
         own = str(self._view.node_id)
         configs: tuple[DescribedConfig, ...] = ()
         error, message = ErrorCode.NONE, None
-        if query.kind == TOPIC_CONFIG and not self._reader.knows(query.name, 0):
+        if kind == TOPIC_CONFIG and not self._reader.knows(name, 0):
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is one topic, the event log"
-        elif query.kind == TOPIC_CONFIG:
-            if self._access.authorize(principal, "ReadLog", f"topic/{query.name}"):
+        elif kind == TOPIC_CONFIG:
+            if self._access.authorize(principal, "ReadLog", f"topic/{name}"):
                 configs = self._topic_configs()
             else:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif query.kind == BROKER_CONFIG and query.name in (own, ""):
+        elif kind == BROKER_CONFIG and name in (own, ""):
             if self._access.authorize(principal, "ReadCluster", "cluster"):
-                configs = self._node_configs() if query.name else ()
+                configs = self._node_configs() if name else ()
             else:
                 error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         else:
             error, message = ErrorCode.INVALID_REQUEST, f"node {own} knows its own configuration and the topic's"
-        asked = tuple(config for config in configs if query.keys is None or config.name in query.keys)
-        return DescribedResource(error, message, query.kind, query.name, asked)
+        return DescribedResource(error, message, kind, name, configs)
 
     def _topic_configs(self) -> tuple[DescribedConfig, ...]:
         voters = len(self._view.nodes())
@@ -221,6 +223,14 @@ class Describer:
                 )
             )
         return DescribedQuorum(quorum.leader, quorum.term, quorum.commit_index + 1, tuple(voters))
+
+
+def _picked(found: DescribedResource, query: ConfigQuery) -> DescribedResource:
+    """With the keys that were asked for."""
+    if query.keys is None:
+        return found
+    configs = tuple(config for config in found.configs if config.name in query.keys)
+    return DescribedResource(found.error, found.message, found.kind, found.name, configs)
 
 
 def _size(member: DescribedMember) -> int:

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from quorate.gateway.kafka import KafkaNode
+from quorate.gateway.kafka.describing import Describer
 from quorate.wire.kafka import Api, ErrorCode
+from quorate.wire.kafka_admin_responses import DescribedConfig
 from tests.kafka_tools.fakes import TOPIC
 from tests.kafka_tools.raw import Client
 from tests.unit.gateway.kafka.test_server import GROUP_CALLS, commit, serving
@@ -224,3 +228,24 @@ def test_the_quorum_is_described_by_its_leader() -> None:
         served.set_leader(None, 6)
         again = client.ask(Api.DESCRIBE_QUORUM, 2, asked)["topics"][0]["partitions"][0]
         assert again["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_configs_are_looked_up_once_in_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a resource is asked for other keys; each answer has its own."""
+    built: list[str] = []
+    real = Describer._node_configs
+
+    def counted(self: Describer) -> tuple[DescribedConfig, ...]:
+        built.append("node")
+        return real(self)
+
+    monkeypatch.setattr(Describer, "_node_configs", counted)
+    keys = [None, [], ["node.id"], ["node.id", "max.connections"], ["nothing"]]
+    with serving() as (_, client):
+        resources = [{"resource_type": 4, "resource_name": "1", "configuration_keys": some} for some in keys]
+        asked = {"resources": resources, "include_synonyms": True, "include_documentation": True}
+        results = client.ask(Api.DESCRIBE_CONFIGS, 3, asked)["results"]
+    everything, *others = [[config["name"] for config in found["configs"]] for found in results]
+    assert {"node.id", "max.connections"} < set(everything)
+    assert others == [[], ["node.id"], ["max.connections", "node.id"], []]
+    assert built == ["node"]
