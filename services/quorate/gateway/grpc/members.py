@@ -29,10 +29,15 @@ STATES: Final[dict[Condition, members_pb2.MemberState]] = {
     "draining": members_pb2.MEMBER_STATE_DRAINING,
 }
 _CONDITIONS: Final = {number: word for word, number in STATES.items()}
+SELECTED_MAX: Final = 64
+"""Roles, labels or states of one selector: each member is compared with all of them."""
 
 
 def selector(message: members_pb2.MemberSelector) -> Selector:
     """Which are meant. Raises CallError."""
+    if max(len(message.roles), len(message.labels), len(message.states)) > SELECTED_MAX:
+        text = f"quorate: a selector has at most {SELECTED_MAX} roles, as many labels and as many states"
+        raise CallError(StatusCode.INVALID_ARGUMENT, text)
     if not all(number in _CONDITIONS for number in message.states):
         raise CallError(StatusCode.INVALID_ARGUMENT, "quorate: a selector of a state that is none")
     return Selector(

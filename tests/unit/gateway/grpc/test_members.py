@@ -73,6 +73,26 @@ def test_a_member_registers_catches_up_and_leaves() -> None:
     assert members.names() == []
 
 
+@pytest.mark.parametrize(
+    "many",
+    [
+        lambda count: {"roles": ["mqtt"] * count},
+        lambda count: {"labels": {f"l{label}": "" for label in range(count)}},
+        lambda count: {"states": [pb.MEMBER_STATE_ACTIVE] * count},
+    ],
+)
+def test_a_selector_of_too_much_is_refused(many: Callable[[int], dict[str, Any]]) -> None:
+    """Each member is compared with all of it: a list and a watch take 64 roles, labels or states, and no more."""
+    members = Members()
+    members.member("m", roles=["mqtt"], labels={f"l{label}": "" for label in range(64)})
+    assert members.names(**many(64)) == ["m"]
+    request = pb.ListMembersRequest(selector=pb.MemberSelector(**many(65)))
+    code, text = members.house.refused(members.service.listing(request, members.house.call))
+    assert (code, "at most 64 roles" in text) == (INVALID, True)
+    code, text = members.house.refused(Watch(members.house, **many(65)).first())
+    assert (code, "at most 64 roles" in text) == (INVALID, True)
+
+
 def test_members_are_listed_a_page_at_a_time() -> None:
     """By name; an answer says whether there are more, and has a thousand at most, whatever is asked for."""
     members = Members()
@@ -255,6 +275,10 @@ class Watch:
         request = pb.WatchMembersRequest(selector=pb.MemberSelector(**selector), start_revision=start)
         self.stream = self.watches.watch(request, house.call)
         self._next: asyncio.Future[pb.WatchMembersResponse] | None = None
+
+    async def first(self) -> pb.WatchMembersResponse:
+        """The first that is told."""
+        return await anext(self.stream)
 
     def take(self) -> list[pb.WatchMembersResponse]:
         """All that is told by now."""
