@@ -52,6 +52,7 @@ TOO_MANY_KEYS: Final = refuse("TooManyKeys", f"the ranges of one request look at
 _NAMES_TOO_LONG: Final = refuse(
     "TooManyKeys", f"the names of all keys that one request deletes have at most {DELETED_BYTES_MAX >> 10} KiB"
 )
+TOO_MANY_OPERATIONS: Final = refuse("TooManyOperations", "too many operations in txn request")
 _LEASE_NOT_FOUND: Final = refuse("LeaseNotFound", "requested lease not found")
 ANSWER_TOO_LONG: Final = refuse(
     "TooManyKeys", f"a write is answered with {ANSWERED_MAX >> 20} MiB of keys at most: set limits"
@@ -124,7 +125,7 @@ def _check(operation: KeyOperation, most: int, depth: int) -> None:
             compare, success, failure = operation.compare, operation.success, operation.failure
             count = max(len(compare), len(success), len(failure))
             if count > most or not depth:
-                raise _Refused(refuse("TooManyOperations", "too many operations in txn request"))
+                raise _Refused(TOO_MANY_OPERATIONS)
             for comparison in compare:
                 _check_key(comparison.key)
             for inner in (*success, *failure):

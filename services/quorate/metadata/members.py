@@ -45,6 +45,9 @@ ADDRESSES_MAX: Final = 16
 LABELS_MAX: Final = 64
 TIMEOUT_MS_MIN: Final = 500
 TIMEOUT_MS_MAX: Final = 600_000
+BAD_ROLES: Final = refuse("BadMemberRole", f"At most {ROLES_MAX} roles, each of letters, digits, . _ @ -")
+BAD_ADDRESSES: Final = refuse("BadMemberAddress", f"At most {ADDRESSES_MAX} addresses, each a word and host:port")
+BAD_LABELS: Final = refuse("BadMemberLabel", f"At most {LABELS_MAX} labels, each a word and printable text")
 
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 """Names, roles, and the names of addresses; no colon, which a broker's name has."""
@@ -247,14 +250,14 @@ def _bad(command: RegisterMember, policy: PolicySettings) -> Refusal | None:
     if not fits(command.incarnation, name_max) or not command.incarnation.isprintable():
         return refuse("BadMemberIncarnation", f"An incarnation is printable text, at most {name_max} long")
     if len(command.roles) > ROLES_MAX or not all(_is_word(role, name_max) for role in command.roles):
-        return refuse("BadMemberRole", f"At most {ROLES_MAX} roles, each of letters, digits, . _ @ -")
+        return BAD_ROLES
     if len(command.addresses) > ADDRESSES_MAX or not _are_addresses(command.addresses, policy):
-        return refuse("BadMemberAddress", f"At most {ADDRESSES_MAX} addresses, each a word and host:port")
+        return BAD_ADDRESSES
     if len(command.labels) > LABELS_MAX or not all(
         len(name) <= name_max and _LABEL.fullmatch(name) and fits(value, text_max, empty=True) and value.isprintable()
         for name, value in command.labels.items()
     ):
-        return refuse("BadMemberLabel", f"At most {LABELS_MAX} labels, each a word and printable text")
+        return BAD_LABELS
     if not TIMEOUT_MS_MIN <= command.timeout_ms <= TIMEOUT_MS_MAX:
         return refuse("BadMemberTimeout", f"A timeout is from {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX} ms")
     return None

@@ -149,6 +149,14 @@ def refused(refusal: Refusal) -> CallError:
     return CallError(*REFUSALS.get(refusal.code, (_PRECONDITION, f"quorate: {refusal.remark}")))
 
 
+def at_most(most: int, count: int, refusal: Refusal) -> None:
+    """Of what a message repeats, asked before anything is made of it: a kilobyte on the wire may hold half a million.
+    Raises CallError.
+    """
+    if count > most:
+        raise refused(refusal)
+
+
 def failed(outcome: Outcome) -> CallError:
     """What an outcome that is no answer is here."""
     match outcome:

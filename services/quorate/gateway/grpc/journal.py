@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from quorate.events import InSyncCopy
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
-from quorate.gateway.grpc.codes import refused
+from quorate.gateway.grpc.codes import at_most, refused
 from quorate.gateway.grpc.pb import journal_pb2
 from quorate.metadata.commands import (
     Accepted,
@@ -27,6 +27,7 @@ from quorate.metadata.commands import (
     SegmentIs,
     ShardIs,
 )
+from quorate.metadata.journal import COPIES_MAX, REQUIRED_MAX
 from quorate.metadata.refusals import refuse
 from quorate.metadata.segment_whatif import segments_whatif
 from quorate.model.names import following
@@ -39,6 +40,8 @@ LEVELS: Final[dict[Level, journal_pb2.StorageLevel]] = {
     "yellow": journal_pb2.STORAGE_LEVEL_YELLOW,
     "red": journal_pb2.STORAGE_LEVEL_RED,
 }
+_TOO_MANY_COPIES: Final = refuse("NotACopy", f"A segment has at most {COPIES_MAX} copies")
+_TOO_MANY_LABELS: Final = refuse("BadShardLabel", f"At most {REQUIRED_MAX} labels")
 
 
 def shard_told(state: State, shard: Shard) -> journal_pb2.Shard:
@@ -79,6 +82,7 @@ class JournalService:
 
     async def create_shard(self, request: journal_pb2.CreateShardRequest, call: Call) -> journal_pb2.SegmentResponse:
         """A shard begins."""
+        at_most(REQUIRED_MAX, len(request.require), _TOO_MANY_LABELS)
         command = CreateShard(
             shard=request.shard,
             replication=request.replication,
@@ -126,6 +130,7 @@ class JournalService:
         self, request: journal_pb2.AlterInSyncRequest, call: Call
     ) -> journal_pb2.AlterInSyncResponse:
         """Who is in sync from now on."""
+        at_most(COPIES_MAX, len(request.in_sync), _TOO_MANY_COPIES)
         command = AlterInSync(
             segment=request.segment,
             by=_by(request.leader),

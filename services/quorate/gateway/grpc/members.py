@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
-from quorate.gateway.grpc.codes import CallError, StatusCode
+from quorate.gateway.grpc.codes import CallError, StatusCode, at_most
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.metadata.commands import (
     AskMember,
@@ -18,6 +18,14 @@ from quorate.metadata.commands import (
     MemberIs,
     RegisterMember,
     UnregisterMember,
+)
+from quorate.metadata.members import (
+    ADDRESSES_MAX,
+    BAD_ADDRESSES,
+    BAD_LABELS,
+    BAD_ROLES,
+    LABELS_MAX,
+    ROLES_MAX,
 )
 from quorate.model.live import MemberHealth
 from quorate.model.members import Condition, Selector, condition, selected
@@ -74,6 +82,9 @@ class MemberService:
         self, request: members_pb2.RegisterMemberRequest, call: Call
     ) -> members_pb2.RegisterMemberResponse:
         """One life of a member begins, or goes on."""
+        at_most(ROLES_MAX, len(request.roles), BAD_ROLES)
+        at_most(ADDRESSES_MAX, len(request.addresses), BAD_ADDRESSES)
+        at_most(LABELS_MAX, len(request.labels), BAD_LABELS)
         command = RegisterMember(
             name=request.name,
             incarnation=request.incarnation,

@@ -13,7 +13,7 @@ from typing import TypeVar
 from quorate.controller import ReadView
 from quorate.events import MqttSubscription
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
-from quorate.gateway.grpc.codes import TIMED_OUT, CallError, StatusCode, refused
+from quorate.gateway.grpc.codes import TIMED_OUT, CallError, StatusCode, at_most, refused
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.metadata.commands import (
     Accepted,
@@ -24,6 +24,7 @@ from quorate.metadata.commands import (
     SessionIs,
 )
 from quorate.metadata.refusals import refuse
+from quorate.metadata.sessions import SUBSCRIPTIONS_MAX
 from quorate.model.names import following
 from quorate.model.sessions import living, owner, since_ms, subscribers, waiting_wills
 from quorate.model.state import HandedWill, Session, State, Subscription, Will
@@ -32,6 +33,9 @@ from quorate.model.topic_filters import QOS_MAX, effective_qos, shared, topic_fa
 T = TypeVar("T")
 PER_STEP = 64
 """Sessions of other members that are passed over before other work gets its turn."""
+CHANGED_MAX = 2 * SUBSCRIPTIONS_MAX
+"""Subscriptions of one change: all that a client may have go, and as many others come."""
+_TOO_MANY = refuse("TooManySubscriptions", f"One request changes at most {CHANGED_MAX} subscriptions")
 
 
 def will_told(will: Will) -> pb.Will:
@@ -124,6 +128,7 @@ class MqttService:
 
     async def put_subscriptions(self, request: pb.PutSubscriptionsRequest, call: Call) -> pb.PutSubscriptionsResponse:
         """A client subscribed, or no longer does."""
+        at_most(CHANGED_MAX, len(request.added) + len(request.removed), _TOO_MANY)
         command = PutSubscriptions(
             client=request.client,
             session_epoch=request.session_epoch,

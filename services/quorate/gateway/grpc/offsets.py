@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from quorate.gateway.grpc.asking import Asking, Call
-from quorate.gateway.grpc.codes import CallError, StatusCode, refused
+from quorate.gateway.grpc.codes import CallError, StatusCode, at_most, refused
 from quorate.gateway.grpc.kv import resource
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.metadata.commands import (
@@ -24,6 +24,7 @@ from quorate.metadata.commands import (
     Transact,
     Transacted,
 )
+from quorate.metadata.keys import OPERATIONS_MAX, TOO_MANY_OPERATIONS
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import LONG_MAX, fits
 from quorate.model.keys import KeysAre, RangeKeys
@@ -49,6 +50,7 @@ class OffsetsService:
         prefix = group_prefix(request.group)
         if not request.positions:
             raise refused(refuse("BadOffset", "A commit has one position at least"))
+        at_most(OPERATIONS_MAX, len(request.positions), TOO_MANY_OPERATIONS)
         command = Transact(
             compare=tuple(comparison for one in request.positions for comparison in _expected(prefix, one)),
             success=tuple(_put(prefix, one) for one in request.positions),
@@ -104,6 +106,7 @@ class OffsetsService:
         prefix = group_prefix(request.group)
         if bool(request.shards) == request.all:
             raise refused(refuse("BadShardName", "Shards are named, or all of them are meant"))
+        at_most(OPERATIONS_MAX, len(request.shards), TOO_MANY_OPERATIONS)
         wanted = [DeleteKeys(key=_key(prefix, shard)) for shard in request.shards]
         if request.all:
             wanted = [DeleteKeys(key=prefix, range_end=_behind(prefix))]
