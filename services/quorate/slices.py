@@ -5,13 +5,17 @@ then everybody else gets theirs. What is read meanwhile is an immutable state, s
 Work that needs what a thread reads yields a ``Waits``, and goes on in the very call that says it is there.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from heapq import merge
+from itertools import islice
 from typing import Any, TypeVar
 
 from quorate.clock import Scheduler
 
 TURN_S = 0.0005
 """How long a turn may take, seconds; a step begun is finished."""
+SORTED_PER_STEP = 256
+"""Of many that are brought into order."""
 
 T = TypeVar("T")
 Waits = Callable[[Callable[[], None]], bool]
@@ -54,6 +58,16 @@ def finished(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def sorting(items: Iterable[T]) -> Steps[Iterator[T]]:
+    """All of them in their order, to be read a few a step: each step sorts some, which are merged as they are read."""
+    waiting, runs = iter(items), list[list[T]]()
+    while run := list(islice(waiting, SORTED_PER_STEP)):
+        run.sort()
+        runs.append(run)
+        yield
+    return merge(*runs)  # type: ignore[type-var]
 
 
 def raises(error: Exception) -> T:  # type: ignore[type-var]

@@ -1,11 +1,11 @@
 """Long work leaves room for others, and ends with its result or its error."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from quorate.slices import TURN_S, Steps, in_slices
+from quorate.slices import SORTED_PER_STEP, TURN_S, Steps, in_slices, sorting
 
 
 class Ticking:
@@ -86,3 +86,45 @@ def test_an_error_in_the_work_is_raised_where_the_answer_is_made() -> None:
     in_slices(failing(), scheduler, makes.append)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="broken"):
         makes[0]()
+
+
+class Counted:
+    """A number that counts how often any was compared."""
+
+    compared = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: "Counted") -> bool:
+        Counted.compared += 1
+        return self.number < other.number
+
+
+def compared(work: Callable[[], object]) -> int:
+    """How often numbers are compared meanwhile."""
+    Counted.compared = 0
+    work()
+    return Counted.compared
+
+
+def test_many_are_sorted_a_few_at_a_time() -> None:
+    """No step compares more than its own takes, nor does reading what follows; the order is as if all were sorted."""
+    size, runs = 16 * SORTED_PER_STEP, 16
+    steps, done = sorting(Counted(number * 7_919 % size) for number in range(size)), list[Iterator[Counted]]()
+
+    def step() -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            done.append(end.value)
+
+    per_step = list[int]()
+    while not done:
+        per_step.append(compared(step))
+    assert len(per_step) == runs + 1
+    assert 0 < max(per_step) < SORTED_PER_STEP * SORTED_PER_STEP.bit_length()
+    found = list[Counted]()
+    reading = [compared(lambda: found.append(next(done[0]))) for _ in range(size)]
+    assert max(reading) < 4 * runs
+    assert [one.number for one in found] == list(range(size))

@@ -13,7 +13,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.segment_elections import elect_segment_leader
 from quorate.model.live import Silence
 from quorate.model.state import State
-from quorate.slices import Steps
+from quorate.slices import Steps, sorting
 
 PER_STEP = 16
 
@@ -35,12 +35,14 @@ def segments_whatif(
 ) -> Steps[list[SegmentAfter]]:
     """By name of the segment; of shards that are to go none. ``failed`` are members."""
     members = state.members
-    for name in failed:
+    for count, name in enumerate(failed, start=1):
         members = members.set(name, msgspec.structs.replace(members[name], fenced=True))
+        if count % PER_STEP == 0:
+            yield
     after = msgspec.structs.replace(state, members=members)
     context = Context(now_ms=now_ms, term=1, policy=policy, live=Silence())
     rows: list[SegmentAfter] = []
-    led = sorted((segment, name) for name in failed for segment in state.leading.get(name, ()))
+    led = yield from sorting((segment, name) for name in failed for segment in state.leading.get(name, ()))
     for count, (segment, name) in enumerate(led, start=1):
         outcome = elect_segment_leader(after, ElectSegmentLeader(segment=segment, trigger="operator"), context)
         if isinstance(outcome, Refusal):

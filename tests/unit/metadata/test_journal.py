@@ -538,6 +538,12 @@ def test_many_segments_are_looked_at_in_slices(made: World) -> None:
     assert {row.would_lead for row in after} >= {""}
 
 
+def test_what_would_become_of_many_members_is_asked_in_slices() -> None:
+    """Each that fails is looked at, also those that lead nothing."""
+    made = storing(*(f"m{number}" for number in range(2 * PER_STEP)))
+    assert counted(segments_whatif(made.state, frozenset(made.state.members), made.policy, 1)) == ([], 2)
+
+
 def test_what_would_become_of_a_shard_that_is_to_go_is_not_told(made: World) -> None:
     """It needs no leader any more."""
     made.do(DeleteShard(shard="orders"))

@@ -4,13 +4,15 @@ Rules: whatever changes something is a command: any node takes it, the leader de
 anywhere, in pages and in turns. A refusal's text begins with its name.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from google.protobuf.message import Message
 
 from quorate.events import InSyncCopy
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
-from quorate.gateway.grpc.codes import at_most, refused
+from quorate.gateway.grpc.codes import CallError, StatusCode, at_most, refused
+from quorate.gateway.grpc.messages import KEY_BYTES
 from quorate.gateway.grpc.pb import journal_pb2
 from quorate.metadata.commands import (
     Accepted,
@@ -29,11 +31,12 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.journal import COPIES_MAX, REQUIRED_MAX
 from quorate.metadata.refusals import refuse
-from quorate.metadata.segment_whatif import segments_whatif
+from quorate.metadata.segment_whatif import SegmentAfter, segments_whatif
 from quorate.model.names import following
 from quorate.model.segments import numbers
 from quorate.model.state import Segment, Shard, State
 from quorate.model.storage_health import Level, storage_health
+from quorate.slices import Steps
 
 LEVELS: Final[dict[Level, journal_pb2.StorageLevel]] = {
     "green": journal_pb2.STORAGE_LEVEL_GREEN,
@@ -42,6 +45,10 @@ LEVELS: Final[dict[Level, journal_pb2.StorageLevel]] = {
 }
 _TOO_MANY_COPIES: Final = refuse("NotACopy", f"A segment has at most {COPIES_MAX} copies")
 _TOO_MANY_LABELS: Final = refuse("BadShardLabel", f"At most {REQUIRED_MAX} labels")
+FAIL_MAX: Final = 1_000
+"""Members of one question."""
+AFTER_PER_STEP: Final = 64
+"""Segments of an answer that are made before other work gets its turn."""
 
 
 def shard_told(state: State, shard: Shard) -> journal_pb2.Shard:
@@ -214,6 +221,8 @@ class JournalService:
     async def whatif(self, request: journal_pb2.JournalWhatIfRequest, call: Call) -> journal_pb2.JournalWhatIfResponse:
         """Who would lead, if these failed."""
         self._asking.allowed("AskWhatIf", "segment")
+        if len(request.members) > FAIL_MAX:
+            raise CallError(StatusCode.INVALID_ARGUMENT, f"quorate: at most {FAIL_MAX} members fail at once")
         view = await self._asking.view(call)
         controller = self._asking.context.controller
         failed = frozenset(request.members)
@@ -221,19 +230,29 @@ class JournalService:
         if unknown:
             raise refused(refuse("UnknownMember", f"There is no member {unknown[0][:80]!r}"))
         rows = await in_turns(segments_whatif(view.state, failed, controller.policy, view.time_ms))
-        return journal_pb2.JournalWhatIfResponse(
-            segments=[
-                journal_pb2.SegmentAfter(
-                    segment=row.segment,
-                    leader=row.leader,
-                    would_lead=row.would_lead,
-                    unclean=row.unclean,
-                    explanation=row.explanation,
-                )
-                for row in rows
-            ],
-            revision=max(view.offset - 1, 0),
-        )
+        response = journal_pb2.JournalWhatIfResponse(revision=max(view.offset - 1, 0))
+        await in_turns(_tell(rows, response, call.hold))
+        return response
+
+
+def _tell(
+    rows: list[SegmentAfter], response: journal_pb2.JournalWhatIfResponse, hold: Callable[[int], None]
+) -> Steps[None]:
+    """Put what would be into the answer; ``hold`` is told what it takes in memory, and may raise CallError."""
+    for at in range(0, len(rows), AFTER_PER_STEP):
+        some = [
+            journal_pb2.SegmentAfter(
+                segment=row.segment,
+                leader=row.leader,
+                would_lead=row.would_lead,
+                unclean=row.unclean,
+                explanation=row.explanation,
+            )
+            for row in rows[at : at + AFTER_PER_STEP]
+        ]
+        hold(sum(one.ByteSize() + KEY_BYTES for one in some))
+        response.segments.extend(some)
+        yield
 
 
 def _by(message: journal_pb2.SegmentLeader) -> ByLeader:

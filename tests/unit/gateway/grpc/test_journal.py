@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from quorate.gateway.grpc.codes import StatusCode
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.journal import JournalService
 from quorate.gateway.grpc.journal_watch import JournalWatches
 from quorate.gateway.grpc.pb import journal_pb2 as pb
@@ -176,6 +176,45 @@ def test_what_if_says_who_would_lead_and_changes_nothing() -> None:
         "",
         "orders/0: m1 is fenced, m2 is not in sync, m3 is not in sync",
     )
+
+
+class Held(Caller):
+    """A call that counts what its answer takes."""
+
+    def __init__(self, most: int = 1 << 20) -> None:
+        super().__init__()
+        self.held, self._most = list[int](), most
+
+    def hold(self, count: int) -> None:
+        self.held.append(count)
+        if sum(self.held) > self._most:
+            raise CallError(StatusCode.RESOURCE_EXHAUSTED, "no room")
+
+
+def test_what_if_is_told_in_turns_and_held_to_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many segments a turn, by name; each is counted before the next ones are made, and where there is no room the
+    call ends.
+    """
+    journal = Journal("m1", "m2")
+    for shard in ("c", "a", "b", "e", "d"):
+        journal.created(shard, 2)
+    monkeypatch.setattr("quorate.gateway.grpc.journal.AFTER_PER_STEP", 2)
+    request, call = pb.JournalWhatIfRequest(members=["m1", "m2"]), Held()
+    found: pb.JournalWhatIfResponse = journal.ask(journal.service.whatif(request, call))
+    assert [one.segment for one in found.segments] == ["a/0", "b/0", "c/0", "d/0", "e/0"]
+    assert len(call.held) == 3
+    assert found.ByteSize() <= sum(call.held)
+    call = Held(most=call.held[0])
+    assert journal.house.refused(journal.service.whatif(request, call)) == (StatusCode.RESOURCE_EXHAUSTED, "no room")
+    assert len(call.held) == 2
+
+
+def test_what_if_takes_a_bounded_number_of_members() -> None:
+    """They are refused before any of them is looked for."""
+    journal = Journal()
+    for count, code in ((1_000, MISSING), (1_001, INVALID)):
+        request = pb.JournalWhatIfRequest(members=[str(number) for number in range(count)])
+        assert journal.house.refused(journal.service.whatif(request, journal.house.call))[0] is code
 
 
 def by(journal: Journal, **other: Any) -> pb.SegmentLeader:
