@@ -130,6 +130,11 @@ def entity_at(state: State, key: bytes) -> Entity | None:
     return find(state, name)
 
 
+def named(state: State, kind: str, name: str) -> Entity | None:
+    """The entity that ``entities`` tells by this kind and name, if there is one."""
+    return _FIND[kind](state, name)
+
+
 def encoded(entity: Entity) -> bytes:
     """The row of an entity."""
     return _FORMAT + _ENCODER.encode(entity)

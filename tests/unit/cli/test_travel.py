@@ -306,12 +306,12 @@ def test_what_changed_in_a_set_is_told_in_words(node: Served, capsys: pytest.Cap
     before = world.state
     world.heard(2, alive=False)
     world.do(fencing(2))
-    (only,) = told(node, capsys, finished(changes(before, world.state)))
+    (only,) = told(node, capsys, finished(changes(before, world.state)).page)
     assert only == ["changed", "broker-set/a", "replica 2 fenced", "no", "yes"]
     before, world.now_ms = world.state, 5_000
     world.heard(1, alive=False)
     world.do(fencing(1))
-    rows = {row[2]: row[3:] for row in told(node, capsys, finished(changes(before, world.state)))}
+    rows = {row[2]: row[3:] for row in told(node, capsys, finished(changes(before, world.state)).page)}
     assert world.a.failed_inputs
     assert not [name for name in rows if "failed inputs" in name or " ms" in name]
     assert rows["election time"] == [clock(1_000), clock(5_000)]
@@ -324,14 +324,14 @@ def test_what_came_and_went_is_told_with_its_fields(node: Served, capsys: pytest
     world = World()
     world.set_of(1, 2)
     world.do(PutTopic(topic="t", read_queues=4, write_queues=8, permission=6))
-    added = told(node, capsys, finished(changes(EMPTY, world.state)))
+    added = told(node, capsys, finished(changes(EMPTY, world.state)).page)
     assert ["added", "topic/t", "write queues", "none", "8"] in added
     assert ["added", "broker-set/a", "sync state set", "none", "1"] in added
     assert ["added", "broker-set/a", "election time", "none", clock(1_000)] in added
     (replica,) = (row for row in added if row[2] == "replica 2")
     assert "address 10.0.0.2:10911" in replica[4]
     assert all(len(row) == 5 and row[3] == "none" != row[4] for row in added)
-    removed = told(node, capsys, finished(changes(world.state, EMPTY)))
+    removed = told(node, capsys, finished(changes(world.state, EMPTY)).page)
     assert [row[1:3] + row[3:][::-1] for row in removed] == [row[1:] for row in added]
 
 
@@ -341,7 +341,7 @@ def test_a_duration_is_no_time_and_no_time_is_none(node: Served, capsys: pytest.
     before = made.state
     epoch = made.member("m", timeout_ms=9_000)
     made.do(OpenSession(client="c", member="m", member_epoch=epoch, clean_start=False, expiry_s=60))
-    added = {(row[1], row[2]): row[4] for row in told(node, capsys, finished(changes(before, made.state)))}
+    added = {(row[1], row[2]): row[4] for row in told(node, capsys, finished(changes(before, made.state)).page)}
     assert added["member/m", "timeout"] == "9.0 s"
     assert added["session/c", "opened"] == added["member/m", "changed"] == clock(made.now_ms)
     assert ("session/c", "disconnected") not in added

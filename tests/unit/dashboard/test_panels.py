@@ -421,7 +421,7 @@ def test_a_diff_leaves_out_no_kind() -> None:
     """Whatever the model says is different the diff tells: every kind of entity, and each by its name."""
     log = folded(life(3, 900))
     answer = plain(diff.diff(view(log, log.tip.offset), log.history.at(0), limit=10_000))
-    changed = finished(changes(EMPTY, log.tip.model))
+    changed = finished(changes(EMPTY, log.tip.model)).page
     assert {one["kind"] for one in answer["changed"]} == {one.kind for one in changed}
     told_ = [(one["kind"], one["name"]) for one in answer["changed"] if one["kind"] != "lease"]
     assert sorted(told_) == sorted((one.kind, one.name) for one in changed if one.kind != "lease")

@@ -1,22 +1,20 @@
 """What differs between two states."""
 
+from typing import Any
+
 import pytest
+from immutables import Map
 
 from quorate.metadata.commands import CleanBrokerData, DeleteTopic, PutTopic
 from quorate.model.diff import Change, changes
 from quorate.model.rows import ROWS_PER_STEP
-from quorate.model.state import EMPTY, State
-from tests.unit.metadata.kit import World, altering
+from quorate.model.state import EMPTY, Session, SessionOwner, State
+from quorate.slices import finished
+from tests.unit.metadata.kit import World, altering, counted
 
 
 def diff(before: State, after: State) -> list[Change]:
-    steps = changes(before, after)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: list[Change] = end.value
-            return found
+    return finished(changes(before, after)).page
 
 
 def topic(name: str, queues: int) -> PutTopic:
@@ -75,12 +73,39 @@ def test_a_long_comparison_takes_steps() -> None:
     world = World()
     for number in range(3 * ROWS_PER_STEP):
         world.do(topic(f"t{number}", 4))
-    steps = changes(EMPTY, world.state)
-    for _ in range(6):
-        next(steps)
-    with pytest.raises(StopIteration) as end:
-        next(steps)
-    assert len(end.value.value) == 3 * ROWS_PER_STEP
+    found, turns = counted(changes(EMPTY, world.state))
+    assert len(found.page) == found.count == 3 * ROWS_PER_STEP
+    assert turns == 3 + 1 + 3, "they are compared, sorted and told"
+    assert counted(changes(world.state, world.state))[1] == 3 + 3
+
+
+def test_only_what_is_on_the_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that differ are counted; a change is made for no more than are asked for, and the next page follows."""
+    world, made = World(), list[str]()
+    before = world.state
+    for number in range(5):
+        world.do(topic(f"t{number}", 4))
+    whole = diff(before, world.state)
+
+    def change(**said: Any) -> Change:
+        made.append(said["key"])
+        return Change(**said)
+
+    monkeypatch.setattr("quorate.model.diff.Change", change)
+    first = finished(changes(before, world.state, limit=2))
+    assert (first.count, first.more, made) == (5, True, ["topic/t0", "topic/t1"])
+    rest = finished(changes(before, world.state, first.page[-1].key, 3))
+    assert (rest.count, rest.more, len(made)) == (5, False, 5)
+    assert [*first.page, *rest.page] == whole
+    assert not finished(changes(before, world.state, "topic/t4", 3)).page
+
+
+def test_the_order_is_that_of_keys() -> None:
+    """Which the next page begins behind: kinds of which one begins as another does are not apart."""
+    sessions = Map({"c": Session(client="c", member="m", member_epoch=1, session_epoch=1, opened_ms=1, expiry_s=9)})
+    owners = Map({1: SessionOwner(member="m", member_epoch=1, lost_ms=1, reason="r")})
+    found = [change.key for change in diff(EMPTY, State(sessions=sessions, session_owners=owners))]
+    assert found == ["session-owner/1", "session/c"]
 
 
 def test_forwards_and_backwards_are_mirror_images() -> None:

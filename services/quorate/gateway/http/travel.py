@@ -4,7 +4,6 @@ Rules: the state is read as any other (now linearizably, or at an offset); what 
 controller decides with, and nothing is proposed.
 """
 
-from bisect import bisect_right
 from typing import Literal
 
 import msgspec
@@ -117,10 +116,7 @@ class Travel:
 
     def _diff(self, call: Call, before: ReadView, after: ReadView, events_from: int) -> Steps[Diff]:
         limit, name = self._asking.limit(call), call.request.query.get("after", "")
-        differences = yield from changes(before.state, after.state)
-        differences.sort(key=lambda change: change.key)
-        first = bisect_right(differences, name, key=lambda change: change.key) if name else 0
-        page = differences[first : first + limit]
+        found = yield from changes(before.state, after.state, name, limit)
         events = []
         for stamp, event in (yield from self._reading.events(events_from, limit, after.offset)):
             events.append(log_event(stamp, event))
@@ -130,9 +126,9 @@ class Travel:
             **self._asking.stamp(after),
             start=before.offset,
             start_time_ms=before.time_ms,
-            entities=page,
-            entity_count=len(differences),
-            next=page[-1].key if first + limit < len(differences) else None,
+            entities=found.page,
+            entity_count=found.count,
+            next=found.page[-1].key if found.more else None,
             event_count=after.offset - before.offset,
             events=events,
             events_next=reached if reached < after.offset else None,
