@@ -1,7 +1,7 @@
 """``GET /v1/sessions``: persistent sessions of MQTT, by client. ``GET /v1/wills``: wills that nobody acknowledged.
 
-Rules: a page costs what is on it; one member's sessions are looked for among those that come next. A payload of a will
-is not told here, only how long it is.
+Rules: a page costs what is on it, and one of sessions ends by its bytes too; one member's sessions are looked for among
+those that come next. A payload of a will is not told here, only how long it is.
 """
 
 from typing import Final
@@ -27,6 +27,9 @@ from quorate.model.state import HandedWill, Session, State
 from quorate.slices import Steps
 
 PER_STEP: Final = 64
+"""Sessions and subscriptions that one step looks at, but for those of its last session."""
+PAGE_BYTES: Final = 1 << 20
+"""Of one page, after which there are more: a client may have a thousand subscriptions."""
 
 
 def session_item(state: State, session: Session) -> SessionItem:
@@ -82,14 +85,19 @@ class SessionHandlers:
 
         def make(view: ReadView) -> Steps[Sessions]:
             state, items, more = view.state, list[SessionItem](), None
-            for count, client in enumerate(following(state.clients, after, prefix), start=1):
+            size = looked_at = 0
+            for client in following(state.clients, after, prefix):
                 session = state.sessions[client]
+                looked_at += 1
                 if member in ("", session.member):
-                    if len(items) == limit:
+                    if len(items) == limit or size > PAGE_BYTES:
                         more = items[-1].client
                         break
-                    items.append(session_item(state, session))
-                if count % PER_STEP == 0:
+                    items.append(item := session_item(state, session))
+                    size += len(msgspec.json.encode(item))
+                    looked_at += len(session.subscriptions)
+                if looked_at >= PER_STEP:
+                    looked_at = 0
                     yield
             return Sessions(**self._asking.stamp(view), sessions=items, next=more)
 

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from quorate.events import InSyncCopy
+from quorate.gateway.http.answers import SessionItem
+from quorate.gateway.http.asking import Asking
+from quorate.gateway.http.sessions import PER_STEP, session_item
 from quorate.metadata.commands import (
     AcknowledgeWill,
     AlterInSync,
@@ -21,7 +24,8 @@ from quorate.metadata.commands import (
     RegisterSchema,
 )
 from quorate.model.sessions import NEVER_S
-from quorate.model.state import Subscription, Will
+from quorate.model.state import Session, State, Subscription, Will
+from quorate.slices import Steps
 from tests.unit.gateway.http.test_interface import error_of, scraped
 from tests.unit.gateway.http.test_members import Served
 
@@ -43,6 +47,11 @@ class Holding(Served):
         said = {"clean_start": False, "expiry_s": 60, **said}
         outcome = self.bench.done(OpenSession(client=client, member="q1", member_epoch=self.mqtt, **said))
         return int(outcome.reply.session_epoch(outcome.offset))
+
+    def subscribe(self, client: str, *filters: str) -> None:
+        """It wants these."""
+        added = tuple(Subscription(filter=one) for one in filters)
+        self.bench.done(PutSubscriptions(client=client, session_epoch=self.open(client), added=added, removed=()))
 
     def led(self, segment: str) -> ByLeader:
         """As its leader speaks."""
@@ -121,6 +130,50 @@ def test_sessions_are_listed_by_client() -> None:
     assert names(house.get("/v1/sessions?prefix=b/")["sessions"], "client") == ["b/1"]
     assert len(house.get("/v1/sessions?member=q1&limit=3")["sessions"]) == 3
     assert house.get("/v1/sessions?member=q2")["sessions"] == []
+
+
+def test_a_page_of_sessions_ends_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many subscriptions it has less than was asked for, never nothing, and says where it goes on."""
+    house, after = Holding(), ""
+    monkeypatch.setattr("quorate.gateway.http.sessions.PAGE_BYTES", 4_096)
+    for client in ("a", "c"):
+        house.subscribe(client, *(f"{number:0>1000}" for number in range(4)))
+    pages = list[list[str]]()
+    while True:
+        page = house.get(f"/v1/sessions?limit=3&after={after}")
+        pages.append(names(page["sessions"], "client"))
+        assert page["next"] in (None, pages[-1][-1])
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert pages == [["a"], ["b/1", "c"]]
+
+
+def test_a_step_makes_a_bounded_number_of_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other work gets its turn after each session that has many."""
+    house, made = Holding(), list[str]()
+    for client in ("a", "b/1", "c"):
+        house.subscribe(client, *(f"t/{number}" for number in range(PER_STEP)))
+    turns = list[int]()
+    answer = Asking.made
+
+    def item(state: State, session: Session) -> SessionItem:
+        made.append(session.client)
+        return session_item(state, session)
+
+    def noted(steps: Steps[object]) -> Steps[object]:
+        while True:
+            try:
+                waits = next(steps)
+            except StopIteration as end:
+                return end.value
+            turns.append(len(made))
+            yield waits
+
+    monkeypatch.setattr("quorate.gateway.http.sessions.session_item", item)
+    monkeypatch.setattr(Asking, "made", lambda asking, call, steps: answer(asking, call, noted(steps)))
+    assert names(house.get("/v1/sessions?limit=3")["sessions"], "client") == ["a", "b/1", "c"]
+    assert turns == [1, 2, 3]
 
 
 def test_one_session_is_told_whole() -> None:
