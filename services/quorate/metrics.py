@@ -98,7 +98,7 @@ class Metrics:
         """Refused commands by refusal code."""
         self.elections: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         """(cluster, broker set, result) → count; result is RocketMQ's ``new_master_elected``, ``keep_current_master``
-        or ``no_master_elected``; what this node decided. Broker sets are registered names."""
+        or ``no_master_elected``; what this node decided. Sets that are gone are told as one without a name."""
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         """(RocketMQ request type, ``success`` | ``failed`` | ``timeout``) → count."""
         self.request_us: defaultdict[str, Histogram] = defaultdict(Histogram)

@@ -24,6 +24,8 @@ JAVA_ROLES = {"not voting": 0, "candidate": 1, "follower": 2, "leader": 3}
 
 LINES_PER_STEP = 500
 """Of text made in one step: tens of microseconds."""
+GONE_MAX = 1_000
+"""Results of elections of sets that are gone, at most, before they become one sum."""
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -103,10 +105,21 @@ class Scrape(Listener):
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
         """On the leader, what it decided."""
+        elections = self._context.metrics.elections
         for _, event in events:
             if event.__class__ is MasterElected or event.__class__ is ElectionFailed:
                 result = "new_master_elected" if event.__class__ is MasterElected else "no_master_elected"
-                self._context.metrics.elections[event.cluster, event.broker_set, result] += 1
+                elections[event.cluster, event.broker_set, result] += 1
+        if len(elections) > GONE_MAX + 2 * len(self._context.controller.state.broker_sets):
+            self._fold()
+
+    def _fold(self) -> None:
+        """Sets that are gone are counted together, without a name: else new names would be new lines for ever."""
+        elections, sets = self._context.metrics.elections, self._context.controller.state.broker_sets
+        for cluster, name, result in list(elections):
+            found = sets.get(name)
+            if name and (found is None or found.cluster != cluster):
+                elections["", "", result] += elections.pop((cluster, name, result))
 
     def metrics(self, call: Call) -> None:
         """Everything, as of now; with ``brokers=0`` without what is told of each broker."""
@@ -217,6 +230,7 @@ class Scrape(Listener):
         out.add("counter", "request_total", "Remoting requests by type and how they ended.", requests)
         operations = [({**append, "dLedger_operation_status": status}, count) for status, count in ended.items()]
         out.add("counter", "dledger_op_total", "Log operations by how they ended.", operations)
+        self._fold()
         elections = [
             ({**common, "cluster": cluster, "broker_set": name, "election_result": result}, count)
             for (cluster, name, result), count in sorted(metrics.elections.items())

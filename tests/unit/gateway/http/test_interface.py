@@ -23,6 +23,7 @@ from quorate.gateway.http.routing import match
 from quorate.gateway.remoting.announced import Set, topic_told
 from quorate.metadata.commands import (
     ApplyBrokerId,
+    CleanBrokerData,
     ElectMaster,
     GrantLease,
     PutKey,
@@ -970,7 +971,7 @@ def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     metrics = house.bench.metrics
     metrics.requests["CONTROLLER_REGISTER_BROKER", "success"] += 2
     metrics.request_us["CONTROLLER_REGISTER_BROKER"].observe(70)
-    metrics.elections["c", 'quo"ted\\set\n', "new_master_elected"] += 1
+    metrics.peer_errors['quo"ted\\name\n'] += 1
     metrics.fsync_us.observe(2 * SECOND)
     metrics.fsync_us.observe(20 * SECOND)
     metrics.kafka_requests[1, 11] += 3
@@ -985,7 +986,7 @@ def test_metrics_are_prometheus_text_with_both_vocabularies() -> None:
     elected = {**dict(common), "cluster": "c", "broker_set": "a", "election_result": "new_master_elected"}
     assert samples["election_total", tuple(sorted(elected.items()))] == 1
     assert samples["quorate_heartbeats_total", ()] == 2
-    assert any(dict(labels).get("broker_set") == 'quo"ted\\set\n' for _, labels in samples)
+    assert any(dict(labels).get("listener") == 'quo"ted\\name\n' for _, labels in samples)
     assert samples["quorate_kafka_requests_total", (("api", "fetch"), ("version", "11"))] == 3
     assert samples["quorate_queue_length", (("queue", "raft"),)] == 5
     assert samples["quorate_journal_sync_seconds_bucket", (("le", "3"),)] == 1
@@ -1063,6 +1064,29 @@ def test_rocketmqs_metrics_say_what_happened() -> None:
         assert ended == [bench.metrics.commits, 1, 2]
         bench.engine.lose(2)
     assert bench.metrics.commits == 10  # The cluster, two leaders, two for each broker, one election.
+
+
+def test_elections_of_sets_that_are_gone_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who registers sets under ever new names makes no line that stays, and no memory, whether it is scraped or not."""
+    house = House()
+    gone, elected = {"cluster": "", "broker_set": ""}, {"election_result": "new_master_elected"}
+    house.bench.broker_set([Line()])
+    assert java(house, "election_total", cluster="c", broker_set="a", **elected) == 1
+    house.bench.done(CleanBrokerData(cluster="c", broker_set="a", broker_ids=None, clean_living=True))
+    assert java(house, "election_total", **gone, **elected) == 1
+    assert not [
+        name for name, labels in scraped(house)[1] if name == "election_total" and ("broker_set", "a") in labels
+    ]
+    counted = house.bench.metrics.elections
+    counted["another cluster", "a", "no_master_elected"] += 1
+    counted.update({("c", f"s{number}", "new_master_elected"): 1 for number in range(10)})
+    monkeypatch.setattr("quorate.gateway.http.exposition.GONE_MAX", 10)
+    house.bench.broker_set([Line()])
+    assert counted == {
+        ("", "", "new_master_elected"): 11,
+        ("", "", "no_master_elected"): 1,
+        ("c", "a", "new_master_elected"): 1,
+    }
 
 
 def test_rocketmqs_role_is_its_number() -> None:
