@@ -24,6 +24,11 @@ in it were looked at as the beginning of another.
 """
 CRC_MASK: Final = 0x7FFFFFFF
 """Java ``UtilAll.crc32`` drops the sign."""
+ITEMS_MAX: Final = 100_000
+"""Topics, and mappings, that one registration may list."""
+FILTERS_MAX: Final = 64
+FILTER_TEXT_MAX: Final = 4096
+"""Filter servers of a broker, and the characters of their addresses together."""
 
 
 class PutKvFields(Fields, gc=False, frozen=True):
@@ -336,15 +341,30 @@ _mapping = msgspec.json.Decoder(MappingHead)
 _queues = msgspec.json.Decoder(QueuesBody, strict=False)
 
 
-def decode_announcement(body: bytes, *, compressed: bool, bytes_max: int) -> AnnounceBody:
+def decode_announcement(body: bytes, *, compressed: bool, bytes_max: int, items_max: int = ITEMS_MAX) -> AnnounceBody:
     """Body of 103; an empty one announces nothing. Raises PeerError."""
     if not body:
         return AnnounceBody()
     if compressed:
-        return _inflated(body, bytes_max)
+        return _inflated(body, bytes_max, items_max)
     content = read_json(_body, body, "registration")
-    check_mappings(content.topic_config_serialize_wrapper)
+    table = content.topic_config_serialize_wrapper
+    _counted(len(table.topic_queue_mapping_info_map), items_max, "mappings")
+    check_mappings(table)
+    _check_filters(content.filter_server_list or ())
     return content
+
+
+def _counted(count: int, most: int, what: str) -> int:
+    """Raises PeerError for a count that cannot be, or is of more than is taken."""
+    if not 0 <= count <= most:
+        raise PeerError(f"registration: {count} {what}, at most {most} are taken")
+    return count
+
+
+def _check_filters(servers: tuple[str, ...]) -> None:
+    _counted(len(servers), FILTERS_MAX, "filter servers")
+    _counted(sum(map(len, servers)), FILTER_TEXT_MAX, "characters of filter servers")
 
 
 def decode_topics(body: bytes) -> AnnouncedTopics:
@@ -422,7 +442,8 @@ class _Inflated:
         return self._at >= len(self._data)
 
 
-def _inflated(body: bytes, bytes_max: int) -> AnnounceBody:
+def _inflated(body: bytes, bytes_max: int, items_max: int) -> AnnounceBody:
+    """Each list is counted before it is read, for a few bytes may become a long one."""
     try:
         stream = zlib.decompressobj()
         data = stream.decompress(body, bytes_max)
@@ -430,15 +451,16 @@ def _inflated(body: bytes, bytes_max: int) -> AnnounceBody:
             raise PeerError(f"registration: more than {bytes_max} bytes come out of it")
         parts = _Inflated(data)
         version = read_json(_version, parts.part(), "data version")
-        topics = [_topic(parts.part().decode()) for _ in range(parts.number())]
-        filters = read_json(_filters, parts.part(), "filter servers")
-        mappings = [] if parts.over else [msgspec.Raw(_plain(parts.part())) for _ in range(parts.number())]
-        table = AnnouncedTopics(
-            version,
-            {topic.topic_name: topic for topic in topics},
-            {whose(mapping).topic: mapping for mapping in mappings},
-        )
-        return AnnounceBody(table, filters)
+        topics = [_topic(parts.part().decode()) for _ in range(_counted(parts.number(), items_max, "topics"))]
+        listed = parts.part()
+        _counted(len(listed), 2 * FILTER_TEXT_MAX, "bytes of filter servers")
+        filters = read_json(_filters, listed, "filter servers")
+        _check_filters(filters)
+        mappings: dict[str, msgspec.Raw] = {}
+        for _ in range(0 if parts.over else _counted(parts.number(), items_max, "mappings")):
+            mapping = msgspec.Raw(_plain(parts.part()))
+            mappings[whose(mapping).topic] = mapping
+        return AnnounceBody(AnnouncedTopics(version, {topic.topic_name: topic for topic in topics}, mappings), filters)
     except (zlib.error, struct.error, ValueError) as error:
         raise PeerError(f"registration: {error}") from None
 

@@ -121,6 +121,68 @@ def test_what_comes_out_of_a_deflated_registration_is_bounded() -> None:
         decode_announcement(body, compressed=True, bytes_max=MAX)
 
 
+def number(value: int) -> bytes:
+    """As a list's length is written in the deflated form."""
+    return struct.pack(">i", value)
+
+
+def listed(topics: bytes, filters: bytes = b"[]", mappings: bytes = b"") -> bytes:
+    """A deflated registration whose lists are as they are written here."""
+    return zlib.compress(number(len(VERSION)) + VERSION + topics + number(len(filters)) + filters + mappings)
+
+
+def test_the_first_mapping_that_is_none_ends_a_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count is four bytes, and mappings of no bytes are four each: a small frame may list two million of them."""
+    parts: list[bytes] = []
+    part = name_server._Inflated.part
+
+    def counted(data: name_server._Inflated) -> bytes:
+        parts.append(part(data))
+        return parts[-1]
+
+    monkeypatch.setattr(name_server._Inflated, "part", counted)
+    with pytest.raises(PeerError, match="mapping: "):
+        decode_announcement(
+            listed(number(0), mappings=number(100) + number(0) * 100), compressed=True, bytes_max=MAX, items_max=100
+        )
+    assert parts == [VERSION, b"[]", b""]
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        (listed(number(4) + (number(9) + b"a 1 1 6 x") * 4), "4 topics, at most 3"),
+        (listed(number(-1)), "-1 topics, at most 3"),
+        (listed(number(0), mappings=number(4) + number(2) + b"{}"), "4 mappings, at most 3"),
+        (listed(number(0), mappings=number(-1)), "-1 mappings, at most 3"),
+        (listed(number(0), json.dumps(["aa"] * 65).encode()), "65 filter servers, at most 64"),
+        (listed(number(0), json.dumps(["a" * 2049] * 2).encode()), "4098 characters of filter servers, at most 4096"),
+        (listed(number(0), b"[" + b" " * 8192 + b"]"), "8194 bytes of filter servers, at most 8192"),
+    ],
+)
+def test_lists_of_a_deflated_registration_are_counted(body: bytes, remark: str) -> None:
+    """Before they are read, one topic that is listed often as well."""
+    with pytest.raises(PeerError, match=f"registration: {remark} are taken"):
+        decode_announcement(body, compressed=True, bytes_max=MAX, items_max=3)
+
+
+@pytest.mark.parametrize(
+    ("content", "remark"),
+    [
+        ({"filterServerList": ["aa"] * 65}, "65 filter servers"),
+        ({"filterServerList": ["a" * 2049] * 2}, "4098 characters of filter servers"),
+        (
+            {"topicConfigSerializeWrapper": {"topicQueueMappingInfoMap": {str(one): 0 for one in range(4)}}},
+            "4 mappings",
+        ),
+    ],
+)
+def test_lists_of_a_plain_registration_are_counted(content: dict[str, object], remark: str) -> None:
+    """In JSON there is as much as in the deflated form, and no more."""
+    with pytest.raises(PeerError, match=f"registration: {remark}, at most"):
+        decode_announcement(json.dumps(content).encode(), compressed=False, bytes_max=MAX, items_max=3)
+
+
 @pytest.mark.parametrize(
     "body", [deflated(b"t 1 1"), deflated(b"t x 1 6 SINGLE_TAG"), zlib.compress(b"\x7f\xff\xff\xff")]
 )

@@ -26,6 +26,10 @@ LOOK_EVERY_S: Final = 5.0
 WRITE: Final = 2
 """Java ``PermName.PERM_WRITE``; 4 reads."""
 READ_WRITE: Final = 6
+DETAILS_MAX: Final = 64 << 20
+"""Characters of topics' names and attributes, and bytes of their mappings, that are kept …"""
+ATTRIBUTE_COST: Final = 64
+"""… and what each attribute counts beside its text."""
 
 Place = tuple[str, str]
 """Cluster and address: what a broker is known by (Java ``BrokerAddrInfo``)."""
@@ -87,6 +91,8 @@ class Announced:
         self._by_channel: dict[object, set[Place]] = {}
         self._entries_max = entries_max
         self._queues = 0
+        self._details = 0
+        """What names, attributes and mappings of topics take, of ``DETAILS_MAX``."""
         self._look_at = 0.0
         self.impatient = 0
         """Brokers that want to be missed sooner, and beat for it (904)."""
@@ -222,6 +228,7 @@ class Announced:
         for topic in table.topic_config_table.values():
             if all_new or topic.topic_name not in known.topics:
                 self._put(topic.topic_name, queues_of(broker_set, topic, read_only=read_only))
+                self._detailed(_cost(topic) - _cost(known.configs.get(topic.topic_name)))
                 known.configs[topic.topic_name] = topic
         for topic_name, mapping in table.topic_queue_mapping_info_map.items():
             if topic_name in known.topics:
@@ -266,21 +273,29 @@ class Announced:
         if before is None:
             if self._queues >= self._entries_max:
                 raise FullError(f"{self._entries_max} topics of sets are kept")
+            self._detailed(len(topic))
             self._queues += 1
             self.topics.setdefault(topic, set()).add(queues.broker_name)
         known.topics[topic] = queues
         known.revision += 1
         self.revision += 1
 
+    def _detailed(self, change: int) -> None:
+        """Count what is kept more of topics, or less. Raises FullError."""
+        if change > 0 and self._details + change > DETAILS_MAX:
+            raise FullError(f"{DETAILS_MAX} bytes of topics' names, attributes and mappings are kept")
+        self._details += change
+
     def _map(self, topic: str, broker_set: str, mapping: msgspec.Raw) -> None:
-        by_set = self.mappings.setdefault(topic, {})
-        if by_set.get(broker_set) != mapping:
-            by_set[broker_set] = mapping.copy()  # For it is a view of the whole body.
+        before = self.mappings.get(topic, {}).get(broker_set)
+        if before != mapping:
+            self._detailed(len(bytes(mapping)) - (0 if before is None else len(bytes(before))))
+            self.mappings.setdefault(topic, {})[broker_set] = mapping.copy()  # For it is a view of the whole body.
             self.revision += 1
 
     def _remove(self, topic: str, broker_set: str) -> None:
         del self.sets[broker_set].topics[topic]
-        self.sets[broker_set].configs.pop(topic, None)
+        self._details -= len(topic) + _cost(self.sets[broker_set].configs.pop(topic, None))
         self.sets[broker_set].revision += 1
         self.revision += 1
         self._queues -= 1
@@ -289,8 +304,21 @@ class Announced:
         if not holders:
             del self.topics[topic]
         mapped = self.mappings.get(topic, {})
-        if mapped.pop(broker_set, None) is not None and not mapped:
-            del self.mappings[topic]
+        mapping = mapped.pop(broker_set, None)
+        if mapping is not None:
+            self._details -= len(bytes(mapping))
+            if not mapped:
+                del self.mappings[topic]
+
+
+def _cost(topic: AnnouncedTopic | None) -> int:
+    """What is kept of a topic beside its name and its queues."""
+    if topic is None:
+        return 0
+    attributes = (topic.attributes or {}).items()
+    return len(topic.topic_filter_type or "") + sum(
+        ATTRIBUTE_COST + len(name) + len(value) for name, value in attributes
+    )
 
 
 def queues_of(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False) -> QueueData:

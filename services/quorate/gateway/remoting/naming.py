@@ -130,10 +130,8 @@ class NameServer:
         if fields.body_crc32 and zlib.crc32(body) & CRC_MASK != fields.body_crc32 & CRC_MASK:
             exchange.reply(answers.failed("crc32 not match"))
             return
-        if (
-            len(fields.cluster_name) + len(name) + len(address) + len(fields.ha_server_addr or "")
-            > self._settings.names_max
-        ):
+        texts = (fields.cluster_name, name, address, fields.ha_server_addr or "", fields.zone_name or "")
+        if sum(map(len, texts)) > self._settings.names_max:
             exchange.reply(answers.failed("Registration with names that are too long"))
             return
         if parse_address(address) is None or (fields.ha_server_addr and parse_address(fields.ha_server_addr) is None):
@@ -157,7 +155,10 @@ class NameServer:
         """Take it in; or why not."""
         name, address, broker_id = who
         content = decode_announcement(
-            body, compressed=is_true(fields.compressed), bytes_max=self._settings.announcement_bytes_max
+            body,
+            compressed=is_true(fields.compressed),
+            bytes_max=self._settings.announcement_bytes_max,
+            items_max=self._settings.announced_max,
         )
         table = content.topic_config_serialize_wrapper
         timeout_ms = fields.heartbeat_timeout_millis

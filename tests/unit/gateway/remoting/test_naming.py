@@ -11,6 +11,7 @@ import pytest
 from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
 from quorate.gateway.http.answers import DataVersion
+from quorate.gateway.remoting import announced
 from quorate.gateway.remoting.announced import LOOK_EVERY_S, SILENT_AFTER_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
@@ -288,8 +289,45 @@ def test_what_is_kept_is_bounded() -> None:
     answer = gateway.announce("127.0.0.1:3", 3, "t", "u")
     assert (answer.code, answer.remark) == (1, "2 brokers are kept")
     assert gateway.addresses("t") == {"0": A1, "2": A2}
-    names = {"clusterName": "C" * NAMES.names_max, "brokerName": "b", "brokerAddr": A1, "brokerId": 0}
-    assert gateway.ask(103, **names).remark == "Registration with names that are too long"
+    half = "C" * (NAMES.names_max // 2)
+    for names in ({"clusterName": 2 * half}, {"clusterName": half, "__ZONE_NAME": half}):
+        answer = gateway.ask(103, **{"brokerName": "b", "brokerAddr": A1, "brokerId": 0, **names})
+        assert answer.remark == "Registration with names that are too long"
+
+
+def test_filter_servers_are_few() -> None:
+    """What a broker lists beside its topics is kept for each broker; a few bytes, deflated, list a million."""
+    gateway = Named()
+    for filters, code in ((["aa"] * 65, 1), (["aa"] * 64, 0)):
+        body = {"topicConfigSerializeWrapper": table("t", "u"), "filterServerList": filters}
+        assert gateway.announced is not None
+        assert gateway.announced.filters == {}
+        assert gateway.ask(103, body, clusterName="C", brokerName="b", brokerAddr=A1, brokerId=0).code == code
+
+
+def test_what_topics_have_beside_their_queues_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names, attributes and mappings of all topics count together; what is replaced or removed counts no more."""
+    monkeypatch.setattr(announced, "DETAILS_MAX", 1000)
+    gateway = Named()
+    kept = gateway.announced
+    assert kept is not None
+
+    def announce(size: int, mapped: int) -> Response:
+        wrapper = table("t", "u", counter=1000 * size + mapped)
+        wrapper["topicConfigTable"]["t"]["attributes"] = {"a": "x" * size}
+        wrapper["topicQueueMappingInfoMap"] = {"t": {"topic": "t", "x": "y" * mapped}}
+        body = {"topicConfigSerializeWrapper": wrapper}
+        return gateway.ask(103, body, clusterName="C", brokerName="b", brokerAddr=A1, brokerId=0)
+
+    for size, mapped in ((700, 100), (100, 700), (100, 100), (700, 100)):
+        assert announce(size, mapped).code == 0
+    for size, mapped in ((800, 200), (700, 300)):
+        answer = announce(size, mapped)
+        assert (answer.code, answer.remark) == (1, "1000 bytes of topics' names, attributes and mappings are kept")
+    assert gateway.ask(217, {"queueDatas": [{"brokerName": "b"}]}, topic="w" * 500).code == 1
+    gateway.service.closed(gateway.peer)
+    assert kept._details == 0
+    assert announce(800, 0).code == 0
 
 
 def test_a_longer_body_is_let_in_for_an_announcement_alone() -> None:
