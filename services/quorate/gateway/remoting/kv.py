@@ -15,8 +15,8 @@ from quorate.events import ordered_name
 from quorate.gateway.remoting import answers
 from quorate.gateway.remoting.exchange import Exchange
 from quorate.metadata.commands import Command, DeleteKeys, PutKey
-from quorate.model.ordered import after_prefix
-from quorate.model.state import State
+from quorate.model.ordered import OrderedMap, after_prefix
+from quorate.model.state import KeyValue, State
 from quorate.wire.name_server import (
     DeleteKvRequest,
     GetKvRequest,
@@ -29,6 +29,11 @@ from quorate.wire.remoting import Message
 from quorate.wire.remoting_headers import ReadFields, ResponseCode
 
 KEYS: Final = "/rocketmq/kv/"
+SMALL: Final = 64
+"""Texts of a namespace; a larger one is told in a turn that has time for it."""
+TEXTS_MAX: Final = 65_536
+TEXT_BYTES_MAX: Final = 8 << 20
+"""A namespace of more is told to nobody: the peer could not take it in a frame."""
 _json = msgspec.json.Encoder().encode
 
 
@@ -58,8 +63,10 @@ class Host(Protocol):
         operation: str,
         resource: str,
         answer: Callable[[ReadView], Message],
+        *,
+        large: bool = False,
     ) -> None:
-        """Answer from the state, linearizably."""
+        """Answer from the state, linearizably; ``large``: in a turn that has time for it."""
 
 
 class NameServerTexts:
@@ -103,21 +110,51 @@ class NameServerTexts:
 
         def answer(view: ReadView) -> Message:
             table = kept_texts(view.state, prefix)
+            if table is None:
+                return answers.failed(f"Namespace: {_null(namespace)} is too large to be told")
             if table:
                 return Message(0, body=_json(KvTableBody(table)))
             return _not_found(f"No config item, Namespace: {_null(namespace)}")
 
-        self._host.look(exchange, ReadFields(), "Range", f"key/{ordered_name(prefix)}", answer)
+        self._host.look(exchange, ReadFields(), "Range", f"key/{ordered_name(prefix)}", answer, large=True)
 
 
 def _key(namespace: str, name: str) -> bytes:
     return f"{KEYS}{namespace}/{name}".encode()
 
 
-def kept_texts(state: State, prefix: bytes) -> dict[str, str]:
-    """Name → text of a namespace."""
-    found = state.keys.items(prefix, after_prefix(prefix))
-    return {key[len(prefix) :].decode(errors="replace"): one.value.decode(errors="replace") for key, one in found}
+def kept_texts(state: State, prefix: bytes) -> dict[str, str] | None:
+    """Name → text of a namespace; None: it is too large."""
+    end, size = after_prefix(prefix), 0
+    if state.keys.count(prefix, end) > TEXTS_MAX:
+        return None
+    table: dict[str, str] = {}
+    for key, one in state.keys.items(prefix, end):
+        size += len(key) + len(one.value)
+        if size > TEXT_BYTES_MAX:
+            return None
+        table[key[len(prefix) :].decode(errors="replace")] = one.value.decode(errors="replace")
+    return table
+
+
+class KeptTable:
+    """A namespace as it is told, encoded once for as long as no key changes."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._keys: OrderedMap[KeyValue] | None = None
+        self._body = b""
+
+    def small(self, state: State) -> bool:
+        """May it be told in any turn?"""
+        return state.keys.count(self._prefix, after_prefix(self._prefix)) <= SMALL
+
+    def body(self, state: State) -> bytes:
+        """Nothing: it has no text, or it is too large."""
+        if state.keys is not self._keys:
+            table = kept_texts(state, self._prefix)
+            self._keys, self._body = state.keys, _json(KvTableBody(table)) if table else b""
+        return self._body
 
 
 def _not_found(remark: str) -> Message:

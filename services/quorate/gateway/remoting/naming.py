@@ -19,7 +19,7 @@ from quorate.errors import PeerError, UsageError
 from quorate.gateway.remoting import answers
 from quorate.gateway.remoting.announced import READ_WRITE, SILENT_AFTER_S, WRITE, Announced, Broker, FullError, Set
 from quorate.gateway.remoting.exchange import Exchange
-from quorate.gateway.remoting.kv import KEYS, Host, kept_texts
+from quorate.gateway.remoting.kv import KEYS, Host, KeptTable
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.commands import DeleteTopic
 from quorate.metadata.texts import parse_address
@@ -39,7 +39,6 @@ from quorate.wire.name_server import (
     DataVersionReplyFields,
     DataVersionRequest,
     ForgetTopicRequest,
-    KvTableBody,
     MemberGroupRequest,
     NamesBody,
     RouteRequest,
@@ -103,6 +102,7 @@ class NameServer:
         self._settings = settings
         self._ask_topics = ask_topics
         self.announced = Announced(settings.announced_max)
+        self._ordered = KeptTable(_ORDER)
         self._routes: dict[str, tuple[str | None, Message]] = {}
         self._routes_of: tuple[int, object] = (0, None)
         """Which announcements and sets the kept routes are made of."""
@@ -147,7 +147,10 @@ class NameServer:
             if failure is not None:
                 exchange.reply(failure)
                 return
-        exchange.reply(self._announced(fields.cluster_name, name, address, broker_id))
+        if self._ordered.small(self._host.state):
+            exchange.reply(self._announced(fields.cluster_name, name, address, broker_id))
+        else:
+            exchange.later(lambda: self._announced(fields.cluster_name, name, address, broker_id))
 
     def _joined(
         self, fields: AnnounceFields, who: tuple[str, str, int], body: bytes, said: bytes, channel: object
@@ -208,9 +211,8 @@ class NameServer:
         there = None if master is None else self.announced.broker(cluster, master)
         if there is None and decided is None:
             master = None
-        table = kept_texts(state, _ORDER)
         fields = AnnounceReplyFields(ha_server_addr=None if there is None else there.ha_address, master_addr=master)
-        return Message(0, fields, body=_json(KvTableBody(table)) if table else b"")
+        return Message(0, fields, body=self._ordered.body(state))
 
     def withdraw(self, request: WithdrawRequest, body: bytes, exchange: Exchange) -> None:
         """104."""

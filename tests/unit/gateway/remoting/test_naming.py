@@ -6,16 +6,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
 from quorate.gateway.http.answers import DataVersion
-from quorate.gateway.remoting import announced
+from quorate.gateway.remoting import announced, kv
 from quorate.gateway.remoting.announced import LOOK_EVERY_S, SILENT_AFTER_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
+from quorate.model.ordered import OrderedMap, building
+from quorate.model.state import KeyValue
 from quorate.node.announcements import announcements
+from quorate.slices import finished
 from quorate.wire.remoting import FrameSplitter, Response, decode_request, encode_request
 from tests.unit.gateway.remoting.test_service import A1, A2, SET, Gateway, Peer
 
@@ -360,6 +364,53 @@ def test_texts_are_keys_and_need_their_feature_level() -> None:
     assert gateway.controller.state.keys.get(b"/rocketmq/kv/N/k") is not None
     assert gateway.ask(101, namespace="N", key="k").fields == {"value": "v"}
     assert json.loads(gateway.ask(219, namespace="N").body) == {"table": {"k": "v"}}
+
+
+def ordered(gateway: Named, texts: int, size: int = 1) -> None:
+    """So many ordered topics, each with a text of so many bytes."""
+    pairs = [
+        (name.encode(), KeyValue(key=name, value=b"v" * size, create_revision=1, mod_revision=1, version=1))
+        for name in (f"/rocketmq/kv/ORDER_TOPIC_CONFIG/{number:06d}" for number in range(texts))
+    ]
+    gateway.controller.state = msgspec.structs.replace(gateway.controller.state, keys=finished(building(pairs)))
+
+
+def test_the_ordered_topics_are_read_once_and_told_in_a_turn_that_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every broker is told all of them every 30 s: they are read anew when a key has changed, and no turn makes more
+    than one long answer of them.
+    """
+    reads: list[bytes] = []
+    items = OrderedMap.items
+
+    def counted(keys: OrderedMap[KeyValue], start: bytes = b"", end: bytes | None = None) -> object:
+        reads.append(start)
+        return items(keys, start, end)
+
+    gateway = Named()
+    monkeypatch.setattr(OrderedMap, "items", counted)
+    for texts, large in ((64, 0), (65, 128)):
+        ordered(gateway, texts)
+        told = [gateway.announce(A1, 0, "t", "u").body for _ in range(128)]
+        assert [len(json.loads(body)["table"]) for body in (told[0], told[-1])] == [texts, texts]
+        assert (len(reads), gateway.peer.large) == (1, large)
+        reads.clear()
+    assert len(json.loads(gateway.ask(219, namespace="ORDER_TOPIC_CONFIG").body)["table"]) == 65
+    assert gateway.peer.large == 129
+
+
+@pytest.mark.parametrize(("texts", "size"), [(101, 1), (3, 500)])
+def test_a_namespace_that_no_frame_holds_is_told_to_nobody(
+    monkeypatch: pytest.MonkeyPatch, texts: int, size: int
+) -> None:
+    """A peer would end its connection at such an answer; a broker is told the rest of what it asked."""
+    monkeypatch.setattr(kv, "TEXTS_MAX", 100)
+    monkeypatch.setattr(kv, "TEXT_BYTES_MAX", 1000)
+    gateway = Named()
+    ordered(gateway, texts, size)
+    answer = gateway.ask(219, namespace="ORDER_TOPIC_CONFIG")
+    assert (answer.code, answer.remark) == (1, "Namespace: ORDER_TOPIC_CONFIG is too large to be told")
+    answer = gateway.announce(A1, 0, "t", "u")
+    assert (answer.code, answer.body) == (0, b"")
 
 
 def test_a_node_that_is_no_name_server_says_so() -> None:
