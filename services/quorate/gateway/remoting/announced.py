@@ -26,6 +26,8 @@ LOOK_EVERY_S: Final = 5.0
 WRITE: Final = 2
 """Java ``PermName.PERM_WRITE``; 4 reads."""
 READ_WRITE: Final = 6
+SET_MAX: Final = 1_000
+"""Brokers of a set, which is scanned; as many as the controller takes (``replicas_max``)."""
 DETAILS_MAX: Final = 64 << 20
 """Characters of topics' names and attributes, and bytes of their mappings, that are kept …"""
 ATTRIBUTE_COST: Final = 64
@@ -141,6 +143,8 @@ class Announced:
             return None
         if at is None and topics == 1:
             raise KeyError(broker.address)
+        if len(kept) >= SET_MAX and at is None:
+            raise FullError(f"{SET_MAX} brokers of a set are kept")
         kept[broker.broker_id] = broker.address
         if known is None:
             known = self.sets[broker.broker_set] = Set(cluster=broker.cluster)
@@ -164,20 +168,26 @@ class Announced:
 
     def withdraw(self, cluster: str, address: str, stays: Callable[[str], bool]) -> None:
         """A broker goes; with the last of a set go its topics, unless the set ``stays``: the controller knows it."""
-        self.filters.pop((cluster, address), None)
-        broker = self._drop((cluster, address))
-        if broker is None:
-            return
-        known = self.sets.get(broker.broker_set)
-        if known is None:
-            return
-        self.revision += 1
-        known.addresses = {one: at for one, at in known.addresses.items() if at != address}
-        if known.addresses or stays(broker.broker_set):
-            if known.acting_master and known.addresses and min(known.addresses) > MASTER_ID:
-                self.permit(broker.broker_set, lambda permission: permission & ~WRITE)
-            return
-        self.forget(broker.broker_set)
+        self._withdraw([(cluster, address)], stays)
+
+    def _withdraw(self, places: Iterable[Place], stays: Callable[[str], bool]) -> None:
+        """All of them go, and then each set is looked at once, however many of it went."""
+        left: dict[str, Set] = {}
+        for place in places:
+            self.filters.pop(place, None)
+            broker = self._drop(place)
+            known = None if broker is None else self.sets.get(broker.broker_set)
+            if broker is None or known is None:
+                continue
+            self.revision += 1
+            if known.addresses.get(broker.broker_id) == broker.address:
+                del known.addresses[broker.broker_id]
+            left[broker.broker_set] = known
+        for name, known in left.items():
+            if not known.addresses and not stays(name):
+                self.forget(name)
+            elif known.acting_master and known.addresses and min(known.addresses) > MASTER_ID:
+                self.permit(name, lambda permission: permission & ~WRITE)
 
     def forget(self, broker_set: str) -> None:
         """A set is gone, and its topics with it."""
@@ -188,17 +198,15 @@ class Announced:
 
     def closed(self, channel: object, stays: Callable[[str], bool]) -> None:
         """The connection ended: whoever announced itself on it last is gone."""
-        for cluster, address in tuple(self._by_channel.get(channel, ())):
-            self.withdraw(cluster, address, stays)
+        self._withdraw(tuple(self._by_channel.get(channel, ())), stays)
 
     def look(self, now: float, stays: Callable[[str], bool]) -> None:
         """Take out who is silent, now and then."""
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY_S
-        for broker in tuple(self._brokers.values()):
-            if now - broker.heard > broker.silent_after_s:
-                self.withdraw(broker.cluster, broker.address, stays)
+        silent = [place for place, broker in self._brokers.items() if now - broker.heard > broker.silent_after_s]
+        self._withdraw(silent, stays)
         for name in [name for name, one in self.sets.items() if not one.addresses and not stays(name)]:
             self.forget(name)
 

@@ -13,7 +13,7 @@ from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
 from quorate.gateway.http.answers import DataVersion
 from quorate.gateway.remoting import announced, kv
-from quorate.gateway.remoting.announced import LOOK_EVERY_S, SILENT_AFTER_S
+from quorate.gateway.remoting.announced import LOOK_EVERY_S, SET_MAX, SILENT_AFTER_S, Announced
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
 from quorate.model.ordered import OrderedMap, building
@@ -297,6 +297,34 @@ def test_what_is_kept_is_bounded() -> None:
     for names in ({"clusterName": 2 * half}, {"clusterName": half, "__ZONE_NAME": half}):
         answer = gateway.ask(103, **{"brokerName": "b", "brokerAddr": A1, "brokerId": 0, **names})
         assert answer.remark == "Registration with names that are too long"
+
+
+def test_a_set_is_looked_at_once_when_many_of_its_brokers_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection may have announced a thousand: neither its set nor the topics are gone through for each."""
+    permits: list[str] = []
+    permit = Announced.permit
+
+    def counted(kept: Announced, broker_set: str, change: Callable[[int], int]) -> int:
+        permits.append(broker_set)
+        return permit(kept, broker_set, change)
+
+    monkeypatch.setattr(Announced, "permit", counted)
+    gateway = Named()
+    kept = gateway.announced
+    assert kept is not None
+    gateway.announce("h:1", 1, "t", "u", enableActingMaster="true")
+    first, gateway.peer = gateway.peer, Peer()
+    for number in (0, *range(2, SET_MAX)):
+        assert gateway.announce(f"h:{number + 1000}", number, "t", "u", enableActingMaster="true").code == 0
+    answer = gateway.announce("h:5000", 5000, "t", "u")
+    assert (answer.code, answer.remark) == (1, "1000 brokers of a set are kept")
+    assert gateway.announce("h:5000", 2, "t", "u", enableActingMaster="true").code == 0
+    addresses = kept.sets["b"].addresses
+    gateway.service.closed(gateway.peer)
+    assert (permits, addresses, kept.sets["b"].topics["t"].perm) == (["b"], {1: "h:1"}, 4)
+    assert kept.sets["b"].addresses is addresses
+    gateway.service.closed(first)
+    assert (kept.sets, len(kept), permits) == ({}, 0, ["b"])
 
 
 def test_filter_servers_are_few() -> None:
