@@ -63,6 +63,8 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 """Java ``NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG``: topic → ``set:queues;…``."""
 SMALL_ROUTE: Final = 64
 """Sets in a route; a larger one is made in a turn that has time for it."""
+SMALL_SET: Final = 64
+"""Topics of a set; a larger one is gone through in such a turn, too."""
 ASK_AGAIN_S: Final = 5.0
 ASKED_MAX: Final = 64
 """Masters asked for their topics at a time …"""
@@ -265,11 +267,16 @@ class NameServer:
         name = request.fields.broker_name or ""
         if not self._host.admitted(exchange, "PermitWrites", f"broker-set/{name}"):
             return
-        if isinstance(request, WipeWriteRequest):
-            count = self.announced.permit(name, lambda permission: permission & ~WRITE)
-            exchange.reply(Message(0, WipeWriteReplyFields(count)))
+        known = self.announced.sets.get(name)
+        if known is not None and len(known.topics) > SMALL_SET:
+            exchange.later(lambda: self._permit(request, name))
         else:
-            exchange.reply(Message(0, AddWriteReplyFields(self.announced.permit(name, lambda _: READ_WRITE))))
+            exchange.reply(self._permit(request, name))
+
+    def _permit(self, request: WipeWriteRequest | AddWriteRequest, name: str) -> Message:
+        if isinstance(request, WipeWriteRequest):
+            return Message(0, WipeWriteReplyFields(self.announced.permit(name, lambda permission: permission & ~WRITE)))
+        return Message(0, AddWriteReplyFields(self.announced.permit(name, lambda _: READ_WRITE)))
 
     # -- routes
 

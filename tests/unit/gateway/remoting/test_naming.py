@@ -327,6 +327,19 @@ def test_a_set_is_looked_at_once_when_many_of_its_brokers_go(monkeypatch: pytest
     assert (kept.sets, len(kept), permits) == ({}, 0, ["b"])
 
 
+@pytest.mark.parametrize(("topics", "large"), [(64, 0), (65, 2)])
+def test_the_topics_of_a_large_set_are_gone_through_in_a_turn_that_has_time(topics: int, large: int) -> None:
+    """205, 327: a hundred thousand take tens of milliseconds, and a turn takes many requests."""
+    gateway = Named()
+    gateway.announce(A1, 0, *map(str, range(topics)))
+    assert gateway.ask(205, brokerName="b").fields == {"wipeTopicCount": str(topics)}
+    assert gateway.announced is not None and gateway.announced.sets["b"].topics["0"].perm == 4
+    assert gateway.ask(327, brokerName="b").fields == {"addTopicCount": str(topics)}
+    assert gateway.announced.sets["b"].topics["0"].perm == 6
+    assert gateway.ask(327, brokerName="nobody").fields == {"addTopicCount": "0"}
+    assert gateway.peer.large == large
+
+
 def test_filter_servers_are_few() -> None:
     """What a broker lists beside its topics is kept for each broker; a few bytes, deflated, list a million."""
     gateway = Named()
