@@ -41,6 +41,8 @@ from quorate.wire.remoting_headers import (
 
 JAVA_FRAME_BYTES_MAX = 16_777_216
 """Java's ``com.rocketmq.remoting.frameMaxLength``; counts the length field too."""
+HEADER_BYTES_MAX = 65_536
+"""Java takes a header as long as a frame; those of stock peers are a few KiB, and what is long is in the body."""
 
 RESPONSE_FLAG = 1
 
@@ -115,8 +117,9 @@ class FrameSplitter:
         while size - at >= 8:
             total, word = _PREFIX.unpack_from(data, at)
             end = at + 4 + total
-            body_at = at + 8 + (word & 0xFFFFFF)
-            if total > self._max - 4 or body_at > end or word >> 24 > 1:
+            header = word & 0xFFFFFF
+            body_at = at + 8 + header
+            if total > self._max - 4 or body_at > end or word >> 24 > 1 or header > HEADER_BYTES_MAX:
                 return self._lose(frames, total, word)
             if end > size:
                 break
@@ -140,6 +143,8 @@ class FrameSplitter:
             self.error = OversizeFrameError(f"frame of {total + 4} bytes, at most {self._max} are taken")
         elif word >> 24 > 1:
             self.error = MalformedFrameError(f"unknown header type {word >> 24}")
+        elif HEADER_BYTES_MAX < word & 0xFFFFFF <= total - 4:
+            self.error = OversizeFrameError(f"header of {word & 0xFFFFFF} bytes, at most {HEADER_BYTES_MAX} are taken")
         else:
             self.error = MalformedFrameError(f"header of {word & 0xFFFFFF} bytes in a frame of {total}")
         if not frames:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from quorate.errors import PeerError
 from quorate.wire import remoting
 from quorate.wire.remoting import (
+    HEADER_BYTES_MAX,
     JAVA_FRAME_BYTES_MAX,
     REQUEST_TYPES,
     ApplyBrokerIdRequest,
@@ -263,6 +264,9 @@ def test_negative_lengths_in_a_binary_header_are_malformed(at: int) -> None:
         (struct.pack(">II", 3, 0), MalformedFrameError),
         (struct.pack(">II", 10, 7), MalformedFrameError),
         (struct.pack(">II", 10, 0x02000002), MalformedFrameError),
+        (struct.pack(">II", 70_000, HEADER_BYTES_MAX + 1), OversizeFrameError),
+        (struct.pack(">II", 70_000, 1 << 24 | HEADER_BYTES_MAX + 1), OversizeFrameError),
+        (struct.pack(">II", 70_000, 70_000), MalformedFrameError),
         (b"GET / HTTP/1.1\r\n", OversizeFrameError),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01", OversizeFrameError),
         (b"PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n", OversizeFrameError),
@@ -271,9 +275,16 @@ def test_negative_lengths_in_a_binary_header_are_malformed(at: int) -> None:
     ],
 )
 def test_impossible_prefixes_are_refused_before_anything_is_buffered(data: bytes, error: type[PeerError]) -> None:
-    """Oversize, negative, too short for its header, unknown type, other protocols."""
+    """Oversize, negative, too short for its header, a header too long, unknown type, other protocols."""
     with pytest.raises(error):
         FrameSplitter().feed(data)
+
+
+def test_the_longest_header_is_taken() -> None:
+    """Behind it the body may be as long as the frame is."""
+    data = struct.pack(">II", 4 + HEADER_BYTES_MAX + 9, HEADER_BYTES_MAX) + bytes(HEADER_BYTES_MAX + 9)
+    (frame,) = FrameSplitter().feed(data)
+    assert (len(frame.header), len(frame.body)) == (HEADER_BYTES_MAX, 9)
 
 
 def test_frames_before_a_broken_one_are_kept() -> None:
