@@ -3,12 +3,17 @@
 Source: Java ``MixAll.string2Properties`` (``java.util.Properties.load``), ``Configuration.getAllConfigsFormatString``.
 """
 
+import re
 from collections.abc import Mapping
+from typing import cast
 
 from quorate.errors import UsageError
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
+_KEY = re.compile(r"(?:[^=: \t\f\\]++|\\.)*+\\?", re.DOTALL)
+"""All before a sign that is not escaped; a last backslash escapes nothing."""
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def parse(text: str) -> dict[str, str]:
@@ -45,9 +50,7 @@ def _logical_lines(text: str) -> list[str]:
 
 def _split(line: str) -> tuple[str, str]:
     """At the first ``=``, ``:`` or white space that is not escaped; white space around the sign goes."""
-    at = 0
-    while at < len(line) and line[at] not in "=:" + _SPACE:
-        at += 2 if line[at] == "\\" else 1
+    at = cast(re.Match[str], _KEY.match(line)).end()
     key, rest = line[:at], line[at:].lstrip(_SPACE)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_SPACE)
@@ -55,23 +58,14 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        at += 1
-        if char == "\\" and at < len(text):
-            char = text[at]
-            at += 1
-            if char == "u":
-                digits = text[at : at + 4]
-                if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                    raise UsageError("malformed \\uxxxx encoding")
-                char = chr(int(digits, 16))
-                at += 4
-            else:
-                char = _ESCAPES.get(char, char)
-        out.append(char)
-    return "".join(out)
+    return _ESCAPED.sub(_meant, text) if "\\" in text else text
+
+
+def _meant(escaped: re.Match[str]) -> str:
+    """Raises UsageError."""
+    char, digits = escaped[0][1], escaped[1]
+    if char != "u":
+        return _ESCAPES.get(char, char)
+    if digits is None:
+        raise UsageError("malformed \\uxxxx encoding")
+    return chr(int(digits, 16))

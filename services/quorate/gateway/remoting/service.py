@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -77,6 +77,8 @@ from quorate.wire.remoting_headers import (
 )
 
 _T = TypeVar("_T")
+CONFIG_BYTES_MAX: Final = 128 << 10
+"""A longer text of settings is answered with code 1: it is read sign by sign, and all that are known are shorter."""
 _sync_state_set = msgspec.json.Decoder(SyncStateSetBody)
 _names = msgspec.json.Decoder(tuple[str, ...] | None)
 
@@ -236,8 +238,11 @@ class RemotingService:
             self.names.closed(connection)
 
     def _body_bytes_max(self, request: Request) -> int:
-        announces = request.__class__ is names.AnnounceRequest
-        return self._settings.announcement_bytes_max if announces else self._settings.body_bytes_max
+        if request.__class__ is names.AnnounceRequest:
+            return self._settings.announcement_bytes_max
+        if request.__class__ in (UpdateConfigRequest, names.UpdateNameServerConfigRequest):
+            return min(CONFIG_BYTES_MAX, self._settings.body_bytes_max)
+        return self._settings.body_bytes_max
 
     def knows(self, connection: Connection) -> bool:
         """The broker last heard on it is registered, and was heard on no other connection since."""
@@ -291,8 +296,10 @@ class RemotingService:
         done: Callable[[Outcome], None] | None = None,
     ) -> None:
         """Have it decided, and answer what became of it, or have ``done`` do so."""
-        if self._guarded and not self._admitted(exchange, command.__class__.__name__, resource):
-            return
+        if not self._guarded or self._admitted(exchange, command.__class__.__name__, resource):
+            self._decide(exchange, command, done)
+
+    def _decide(self, exchange: Exchange, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         exchange.command = command
         self._controller.submit(
             command,
@@ -554,7 +561,9 @@ class RemotingService:
             exchange.reply(Message(0, body=self._config.text(self._controller.state).encode()))
 
     def update_config(self, request: UpdateConfigRequest, body: bytes, exchange: Exchange) -> None:
-        """1009."""
+        """1009; the text is long in the reading, so it is read for those alone who may change something."""
+        if self._guarded and not self._admitted(exchange, ChangeConfig.__name__, self._config.scope):
+            return
         try:
             changes = self._config.changes(body.decode(errors="replace"))
         except UsageError:
@@ -565,7 +574,7 @@ class RemotingService:
         elif not changes:
             exchange.reply(answers.OK)
         else:
-            self.submit(exchange, ChangeConfig(scope=self._config.scope, changes=changes), self._config.scope)
+            self._decide(exchange, ChangeConfig(scope=self._config.scope, changes=changes))
 
     # -- topics
 

@@ -12,8 +12,9 @@ from quorate.controller.outcomes import Answered, Busy, NotLeader, Outcome, Refu
 from quorate.errors import UsageError
 from quorate.events import ClusterCreated, Stamp
 from quorate.gateway.access import Access, Quota
+from quorate.gateway.remoting.node_config import NodeConfig
 from quorate.gateway.remoting.server import Connection
-from quorate.gateway.remoting.service import _ROUTES, RemotingService
+from quorate.gateway.remoting.service import _ROUTES, CONFIG_BYTES_MAX, RemotingService
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.metadata.commands import ChangeConfig, ElectMaster, RegisterBroker
 from quorate.metrics import Metrics
@@ -743,6 +744,32 @@ def test_black_listed_keys_are_refused_with_everything_beside_them(key: str) -> 
 def test_unreadable_properties_are_code_1() -> None:
     """A bad escape, as java.util.Properties refuses it."""
     assert said(Gateway().ask(1009, rb"a=\u12")) == (1, "string2Properties error", {}, None)
+
+
+@pytest.mark.parametrize("code", [1009, 318])
+def test_settings_are_read_for_those_who_may_change_them(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """A text is long in the reading: what is refused, or too long, is not read. One change takes one of a quota."""
+    read: list[str] = []
+
+    def counted(config: NodeConfig, text: str) -> dict[str, str | None]:
+        read.append(text)
+        return {"mappedFileSize": "5"}
+
+    monkeypatch.setattr(NodeConfig, "changes", counted)
+    body = b"mappedFileSize=5"
+    assert said(Gateway(access=Nobody("")).ask(code, body)) == (16, "not permitted", {}, None)
+    assert Gateway(quota=Nobody("")).ask(code, body).code == 2
+    assert Gateway().ask(code, body + b" " * CONFIG_BYTES_MAX).remark == "a body of 131088 bytes is too large"
+    assert read == []
+    asked: list[str] = []
+
+    class Quotas:
+        def admit(self, principal: str, operation: str) -> bool:
+            asked.append(operation)
+            return True
+
+    assert Gateway(quota=Quotas()).ask(code, body).code == 0
+    assert (read, asked) == (["mappedFileSize=5"], ["ChangeConfig"])
 
 
 def test_requests_are_counted_by_name_and_status() -> None:
