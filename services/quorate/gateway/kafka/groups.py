@@ -30,6 +30,10 @@ from quorate.wire.kafka_responses import JoinedGroup
 
 GROUP_ID_MAX = 255
 """Characters."""
+PROTOCOLS_MAX = 32
+"""Of one member; clients offer one to three."""
+NAME_BYTES_MAX = 255
+"""Of an instance id, a protocol type, a protocol's name."""
 
 Joined = Callable[[JoinedGroup], None]
 Synced = Callable[[int, bytes], None]
@@ -97,22 +101,61 @@ class Group:
         self.protocol = ""
         self.leader = ""
         self.members: dict[str, Member] = {}
+        """By member id; changed with the two that follow (``put``, ``take``, ``replace``, ``vacate``)."""
+        self.instances: dict[str | None, Member] = {}
+        """The static ones, by instance id; there is none of None."""
+        self.supported: Counter[str] = Counter()
+        """Protocol → how many members can use it; of those that none can there is no entry."""
         self.expected: dict[str, float] = {}
         """Ids given out (KIP-394) and not used yet → when they lapse."""
         self.timer: Timer | None = None
         self.first = False
         """Is this the first rebalance, which waits for more members rather than for all of them?"""
 
-    def of_instance(self, instance_id: str | None) -> Member | None:
-        """The static member of this instance id."""
-        if instance_id is None:
-            return None
-        return next((m for m in self.members.values() if m.instance_id == instance_id), None)
+    def put(self, member: Member) -> None:
+        """One more."""
+        self.members[member.id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member
+        self._count(member, 1)
+
+    def take(self, member_id: str) -> Member:
+        """One less."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None:
+            del self.instances[member.instance_id]
+        self._count(member, -1)
+        return member
+
+    def replace(self, old: Member, member: Member) -> None:
+        """Another has the place of a static member, and its turn."""
+        self._count(old, -1)
+        self.members = {m.id: m for m in (member if m is old else m for m in self.members.values())}
+        self.instances[member.instance_id] = member
+        self._count(member, 1)
+
+    def offer(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """It can use these from now on."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def vacate(self) -> None:
+        """Nobody is left."""
+        self.members.clear()
+        self.instances.clear()
+        self.supported.clear()
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self.supported[name] += by
+            if not self.supported[name]:
+                del self.supported[name]
 
     def disowns(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Why nobody may speak for the group under these ids: 82 when the place is another's, 25 when there is none."""
         if instance_id is not None:
-            static = self.of_instance(instance_id)
+            static = self.instances.get(instance_id)
             if static is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if static.id != member_id:
@@ -124,9 +167,9 @@ class Group:
         """How long members may take to join, and then to sync: the longest rebalance timeout."""
         return max(m.rebalance_s for m in self.members.values())
 
-    def common_protocols(self) -> set[str]:
-        """Names every member can use."""
-        return set.intersection(*({name for name, _ in m.protocols} for m in self.members.values()))
+    def common(self, protocols: Iterable[tuple[str, bytes]]) -> set[str]:
+        """Names of these that every member can use."""
+        return {name for name, _ in protocols if self.supported[name] == len(self.members)}
 
 
 class Groups:
@@ -166,7 +209,7 @@ class Groups:
         if refusal or group is None:
             done(JoinedGroup(refusal or ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
             return
-        static = group.of_instance(request.instance_id)
+        static = group.instances.get(request.instance_id)
         if static is not None and not request.member_id:
             self._take_over(group, static, request, client, done)
         elif not request.member_id or (static is None and request.member_id in group.expected):
@@ -179,25 +222,30 @@ class Groups:
     def _refuse_join(self, request: JoinGroupRequest) -> ErrorCode | None:
         limits = self._settings
         group = self._groups.get(request.group)
-        offered = {name for name, _ in request.protocols}
         if not 0 < len(request.group) <= GROUP_ID_MAX:
             return ErrorCode.INVALID_GROUP_ID
         if not limits.group_session_timeout_min_ms <= request.session_timeout_ms <= limits.group_session_timeout_max_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if request.rebalance_timeout_ms > limits.group_session_timeout_max_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not offered or not request.protocol_type:
+        if not request.protocols or not request.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        texts = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
-        size = sum(len(text.encode()) for text in texts) + sum(len(data) for _, data in request.protocols)
-        if size > limits.group_member_bytes_max:
+        if self._oversized_member(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if group is None or not group.members:
             return None
         others = set(group.members) - {request.member_id}
-        if others and (request.protocol_type != group.protocol_type or not offered & group.common_protocols()):
+        if others and (request.protocol_type != group.protocol_type or not group.common(request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
+
+    def _oversized_member(self, request: JoinGroupRequest) -> bool:
+        if len(request.protocols) > PROTOCOLS_MAX:
+            return True
+        texts = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
+        sizes = [len(text.encode()) for text in texts]
+        size = sum(sizes) + sum(len(data) for _, data in request.protocols)
+        return max(sizes) > NAME_BYTES_MAX or size > self._settings.group_member_bytes_max
 
     def _enter(self, group: Group, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined) -> None:
         member_id = request.member_id
@@ -211,16 +259,17 @@ class Groups:
                 done(JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 return
         group.expected.pop(member_id, None)
-        member = group.members[member_id] = Member(member_id, request, *client)
+        member = Member(member_id, request, *client)
+        group.put(member)
         group.protocol_type = request.protocol_type
         member.joined = done
         self._rebalance(group)
 
     def _rejoin(self, group: Group, member: Member, request: JoinGroupRequest, done: Joined) -> None:
         self._seen(member)
-        member.answer_join(JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
         same = member.protocols == request.protocols
-        member.protocols = request.protocols
+        group.offer(member, request.protocols)
+        member.answer_join(JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
         if same and (group.state == "syncing" or (group.state == "stable" and member.id != group.leader)):
             done(self._membership(group, member))
             return
@@ -232,9 +281,7 @@ class Groups:
     ) -> None:
         member = Member(self._new_id(client[0]), request, *client)
         member.assignment, member.successor = old.assignment, True
-        group.members = {
-            member.id if k == old.id else k: member if k == old.id else m for k, m in group.members.items()
-        }
+        group.replace(old, member)
         if group.leader == old.id:
             group.leader = member.id
         old.dismiss(ErrorCode.FENCED_INSTANCE_ID)
@@ -295,7 +342,8 @@ class Groups:
         if group.timer:
             group.timer.cancel()
             group.timer = None
-        group.members = {m.id: m for m in group.members.values() if m.joined or m.instance_id}
+        for member in [m for m in group.members.values() if not m.joined and not m.instance_id]:
+            group.take(member.id)
         waiting = [m for m in group.members.values() if m.joined]
         if not waiting:
             self._empty(group)
@@ -304,7 +352,7 @@ class Groups:
         group.generation += 1
         if group.leader not in group.members or group.members[group.leader] not in waiting:
             group.leader = waiting[0].id
-        common = group.common_protocols()
+        common = group.common(waiting[0].protocols)
         votes = Counter(next(name for name, _ in m.protocols if name in common) for m in group.members.values())
         group.protocol = votes.most_common(1)[0][0]
         for member in waiting:
@@ -330,12 +378,12 @@ class Groups:
         group.timer = None
         overdue = [m for m in group.members.values() if m.owes_sync]
         for member in overdue:
-            del group.members[member.id]
+            group.take(member.id)
         if overdue:
             self._after_removal(group)
 
     def _empty(self, group: Group) -> None:
-        group.members.clear()
+        group.vacate()
         group.state, group.leader, group.protocol = "empty", "", ""
 
     # Members in place.
@@ -422,14 +470,14 @@ class Groups:
         return left
 
     def _remove(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-        static = group.of_instance(instance_id)
+        static = group.instances.get(instance_id)
         if not member_id and static is not None:  # A tool names the place, whoever has it.
             member_id = static.id
         if group.expected.pop(member_id, None) is not None:
             return ErrorCode.NONE
         error = group.disowns(member_id, instance_id)
         if not error:
-            group.members.pop(member_id).dismiss(ErrorCode.UNKNOWN_MEMBER_ID)
+            group.take(member_id).dismiss(ErrorCode.UNKNOWN_MEMBER_ID)
         return error
 
     def _after_removal(self, group: Group) -> None:
@@ -465,7 +513,7 @@ class Groups:
             group.expected = {k: until for k, until in group.expected.items() if until > now}
             silent = [m for m in group.members.values() if not self._waits(m) and now - m.seen > m.session_s]
             for member in silent:
-                del group.members[member.id]
+                group.take(member.id)
             if silent:
                 self._after_removal(group)
             if not group.members and not group.expected:
@@ -493,7 +541,8 @@ class Groups:
             group.state, group.generation, group.leader = "stable", kept.generation, kept.leader
             group.protocol_type, group.protocol = kept.protocol_type, kept.protocol
             for one in kept.members:
-                member = group.members[one.member_id] = _restored(group_id, kept, one)
+                member = _restored(group_id, kept, one)
+                group.put(member)
                 self._seen(member)
 
     def _keep(self, group: Group, done: Callable[[ErrorCode], None]) -> None:

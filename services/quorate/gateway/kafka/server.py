@@ -412,6 +412,8 @@ class KafkaServer(Listener[KafkaConnection]):
             error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         elif not self._coordinates():
             error = self._not_coordinator()
+        elif isinstance(request, LeaveGroupRequest) and len(request.members) > self.settings.group_members_max:
+            error = ErrorCode.INVALID_REQUEST
         loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         match request:
             case JoinGroupRequest() if error:

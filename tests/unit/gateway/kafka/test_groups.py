@@ -314,6 +314,7 @@ def test_the_protocol_most_members_prefer_is_chosen() -> None:
         ({"instance": "i" * 101}, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ({"instance": "\N{GRINNING FACE}" * 25}, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ({"protocol_type": "p" * 101}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ({"protocols": (("", b""),) * 33}, ErrorCode.GROUP_MAX_SIZE_REACHED),
     ],
 )
 def test_a_join_that_cannot_be_is_refused(how: dict[str, Any], error: ErrorCode) -> None:
@@ -322,6 +323,91 @@ def test_a_join_that_cannot_be_is_refused(how: dict[str, Any], error: ErrorCode)
     (refused,) = room.join(**how)
     assert refused.error == error
     assert len(room.groups) == 0
+
+
+@pytest.mark.parametrize("name", ["instance", "protocol_type", "protocols"])
+def test_a_name_is_bounded_however_long_a_subscription_may_be(name: str) -> None:
+    """A member keeps its names, and they are told in many answers: 255 bytes each are enough for any of them."""
+    room = Room(KafkaSettings())
+    for size, told in ((256, [ErrorCode.GROUP_MAX_SIZE_REACHED]), (255, [])):
+        value: Any = ((size * "n", b""),) if name == "protocols" else size * "n"
+        assert [answer.error for answer in room.join(**{name: value})] == told
+
+
+class Counted(str):
+    """A name that counts how often any was looked at: hashed or compared."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __hash__(self) -> int:
+        Counted.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Counted.looks += 1
+        return super().__eq__(other)
+
+
+def test_a_join_costs_the_same_however_many_there_are() -> None:
+    """The last of many members looks at as many protocols' names as the second, and so does one that joins again or
+    takes a place over; a generation is formed with a few looks at each member.
+    """
+    room = Room(KafkaSettings())
+    costs: list[int] = []
+
+    def cost(member_id: str = "", **how: Any) -> list[JoinedGroup]:
+        protocols = tuple((Counted(f"protocol-{number}"), b"") for number in range(32))
+        before = Counted.looks
+        answers = room.join(member_id, protocols=protocols, **how)
+        costs.append(Counted.looks - before)
+        return answers
+
+    *_, answers = [cost(instance=f"i{number}") for number in range(50)]
+    assert max(costs[1:]) == costs[1] < 32 * 12
+    before = Counted.looks
+    room.after(0.2)
+    assert Counted.looks - before < 50 * 32 * 3
+    (last,) = answers
+    cost(last.member_id, instance="i49")
+    cost(instance="i49")
+    assert max(costs[-2:]) < costs[1] * 3
+
+
+def test_who_leaves_is_found_without_a_search() -> None:
+    """Strangers' instance ids are compared with nobody's: a tool may name as many as there may be members."""
+    room = Room(KafkaSettings())
+    for number in range(50):
+        room.join(instance=Counted(f"i{number}"))
+    before = Counted.looks
+    left = room.groups.leave(LeaveGroupRequest("g", tuple(LeavingMember("", f"stranger {n}") for n in range(1000))))
+    assert {error for _, _, error in left} == {ErrorCode.UNKNOWN_MEMBER_ID}
+    assert Counted.looks == before
+    assert room.leave("", "i7") == 0
+    assert room.groups.members == 49
+
+
+def test_a_protocol_is_common_while_every_member_has_it() -> None:
+    """Whoever leaves, comes back with other protocols or is out: what the others have in common is known."""
+    room = Room()
+    both, other = (("range", b""), ("sticky", b"")), (("sticky", b""), ("other", b""))
+    first, second = room.join(protocols=both), room.join(instance="i1", protocols=both)
+    room.after(0.2)
+    ((one,), (two,)) = first, second
+    room.join(two.member_id, instance="i1", protocols=other)
+    (refused,) = room.join(protocols=(("range", b""),))
+    assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    new = room.join(instance="i1", protocols=both)
+    again = room.join(one.member_id, protocols=both)
+    assert [a.protocol for a in (*new, *again)] == ["range"] * 2
+    room.leave("", "i1")
+    room.join(one.member_id, protocols=(("other", b""),))
+    (refused,) = room.join(protocols=both)
+    assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert room.leave(one.member_id) == 0
+    fresh = room.join(protocols=both)
+    room.after(0.2)
+    assert fresh[0].protocol == "range"
 
 
 def test_groups_and_members_are_bounded() -> None:

@@ -744,6 +744,15 @@ def test_a_member_is_sent_away_when_the_leader_changes() -> None:
         assert client.receive()["error_code"] == ErrorCode.NOT_COORDINATOR
 
 
+def test_no_more_members_leave_than_there_may_be() -> None:
+    """A LeaveGroup that names more is invalid as a whole; one that names as many is answered for each."""
+    with serving(group_members_max=3) as (_, client):
+        for count, told in ((4, (ErrorCode.INVALID_REQUEST, [])), (3, (0, [ErrorCode.UNKNOWN_MEMBER_ID] * 3))):
+            members = [{"member_id": "", "group_instance_id": f"i{number}"} for number in range(count)]
+            found = client.ask(Api.LEAVE_GROUP, 3, {"group_id": "g", "members": members})
+            assert (found["error_code"], [member["error_code"] for member in found["members"]]) == told
+
+
 async def _turns() -> None:
     """Let the listener read what was sent."""
     await asyncio.sleep(0.05)
