@@ -2,11 +2,16 @@
 
 Rules: one request at a time; what the client pipelines waits in a bounded buffer, and reading stops when that is full.
 An answer may come later (a long poll, a join): the connection is then *busy*. Nothing is written for a client that does
-not read. A protocol violation closes this connection, after the answers that are ready, and changes nothing else.
+not read. A protocol violation closes this connection, after the answers that are ready, and changes nothing else. So
+does a fault of ours while an answer is made, in the request's turn or later (``guarded``), as at a broker; the log has
+it.
 """
 
 import asyncio
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+import structlog
 
 from quorate import tls
 from quorate.clock import Scheduler
@@ -27,6 +32,10 @@ from quorate.wire.kafka import (
     frame_size,
 )
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_log = structlog.get_logger(__name__)
+
 
 class Server(Protocol):
     """The server of a connection, as it sees it."""
@@ -39,7 +48,7 @@ class Server(Protocol):
         """It is there, and may have to go at once."""
 
     def serve(self, connection: "KafkaConnection", header: RequestHeader, request: Request) -> None:
-        """Answer a request by ``connection.reply``, now or later, exactly once."""
+        """Answer a request by ``connection.reply``, now, or later from what is ``connection.guarded``, exactly once."""
 
     def answered(self, connection: "KafkaConnection") -> bool:
         """A request of it was answered; answers whether it is proven."""
@@ -150,6 +159,20 @@ class KafkaConnection(asyncio.Protocol):
             self._transport, self._server.scheduler.monotonic(), self._server.settings.frame_timeout_s
         )
 
+    def guarded(self, work: Callable[_P, _R]) -> Callable[_P, _R | None]:
+        """It, without raising: whatever goes wrong in it costs this connection, and not who calls for many of them."""
+
+        def does(*args: _P.args, **kwargs: _P.kwargs) -> _R | None:
+            try:
+                return work(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - whatever it was
+                trouble = f"{type(error).__name__}: {error}"
+                _log.error("a request failed", listener="kafka", error=trouble, exc_info=error)
+                self.end()
+                return None
+
+        return does
+
     def reply(self, body: bytes | None) -> None:
         """The answer to the request being served; None: the protocol wants none. Called exactly once per request."""
         header, self._header = self._header, None
@@ -210,7 +233,7 @@ class KafkaConnection(asyncio.Protocol):
             self._header = unsupported.header
             self.reply(responses.api_versions(0, WINDOW, ErrorCode.UNSUPPORTED_VERSION))
             return True
-        self._server.serve(self, self._header, request)
+        self.guarded(self._server.serve)(self, self._header, request)
         return True
 
     def _flush(self) -> None:

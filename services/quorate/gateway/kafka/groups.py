@@ -1,7 +1,8 @@
 """Consumer groups of the one topic: who is a member, and who reads it. (How far it has read: offsets.py.)
 
-Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once; it may bring
-the client's next request at once, so what is left to do after an answer looks at the group again. Groups are state of
+Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once; it raises
+nothing, or it would cost others theirs, and it may bring the client's next request at once, so what is left to do after
+an answer looks at the group again. Groups are state of
 the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the cluster
 keeps. Nobody is told an assignment before the cluster keeps it, or of a place taken over while it keeps the
 predecessor: the next coordinator would know that one only, and fence its rightful successor. Groups, members and their

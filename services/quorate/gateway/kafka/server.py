@@ -1,8 +1,8 @@
 """The Kafka listener: the event log as a topic that any stock client reads, and nothing it could write.
 
 Rules: no decisions and no tasks; a request is answered in its turn or parked (a long poll, a join, a question to the
-leader), always with a deadline. Reading is served by every node, groups by the leader. Produce is listed, because
-librdkafka insists, and refused.
+leader), always with a deadline; what goes on in another turn is ``guarded``. Reading is served by every node, groups by
+the leader. Produce is listed, because librdkafka insists, and refused.
 Theory: a fetch that finds nothing waits in one list; the next slice of applied events wakes all of them together, the
 answer is encoded once for all who ask the same, and a turn hands out no more than ``wake_bytes_per_turn``.
 """
@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from quorate.clock import Scheduler, Timer
 from quorate.controller import QuorumIs
@@ -62,7 +61,6 @@ from quorate.wire.kafka_responses import BrokerAddress, CommittedOffset, JoinedG
 
 _by_partition = attrgetter("partition")
 
-_log = structlog.get_logger(__name__)
 PRINCIPAL = "anonymous"
 """The principal of every reader: there is no authentication on this listener yet."""
 PLAIN = "this listener is plaintext: nobody signs in here (security.protocol=PLAINTEXT)"
@@ -164,13 +162,14 @@ class KafkaServer(Listener[KafkaConnection]):
     # Requests.
 
     def serve(self, connection: KafkaConnection, header: RequestHeader, request: Request) -> None:
-        """Answer a request by ``connection.reply``, now or later, exactly once. Over quota means later."""
+        """Answer a request by ``connection.reply``, exactly once. Over quota means later."""
         self.metrics.kafka_requests[header.api, header.version] += 1
         if self._quota.admit(PRINCIPAL, type(request).__name__):
             self._serve(connection, header.version, request)
         else:
             delay = self.settings.over_quota_delay_s
-            self.scheduler.call_later(delay, lambda: self._serve(connection, header.version, request))
+            later = connection.guarded(self._serve)
+            self.scheduler.call_later(delay, lambda: later(connection, header.version, request))
 
     def _serve(self, connection: KafkaConnection, version: int, request: Request) -> None:
         match request:
@@ -234,7 +233,11 @@ class KafkaServer(Listener[KafkaConnection]):
         """Every group gets its own answer; the last of them to come sends them all."""
         refusal = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
         results = dict.fromkeys(request.groups, refusal)
-        reply = _Gathered(lambda: connection.reply(admin_responses.delete_groups(version, results.items())))
+
+        def answer() -> None:
+            connection.reply(admin_responses.delete_groups(version, results.items()))
+
+        reply = _Gathered(connection.guarded(answer))
         for group in results if not refusal else ():
             if self._access.authorize(PRINCIPAL, "DeleteGroup", f"group/{group}"):
                 self._offsets.forget(group, reply.into(results, group))
@@ -247,7 +250,7 @@ class KafkaServer(Listener[KafkaConnection]):
             now_ms = self.scheduler.time_ms()
             connection.reply(self._describer.describe_quorum(version, request, PRINCIPAL, quorum, now_ms))
 
-        self._view.quorum(answer)
+        self._view.quorum(connection.guarded(answer))
 
     # Offsets, which may need the leader's word.
 
@@ -258,7 +261,7 @@ class KafkaServer(Listener[KafkaConnection]):
             if not isinstance(request, ListOffsetsRequest):
                 connection.reply(self._reader.offset_for_leader_epoch(version, request, end))
             elif self._reader.times_ready(
-                request, lambda: self._at_hand(connection, lambda: told(request, end)), lambda: connection.open
+                request, connection.guarded(lambda: told(request, end)), lambda: connection.open
             ):
                 told(request, end)
 
@@ -266,7 +269,7 @@ class KafkaServer(Listener[KafkaConnection]):
             connection.reply(self._reader.list_offsets(version, request, end))
 
         if self._reader.needs_confirmed_end(request) and self._view.serving:
-            self._confirmed_end(answer)
+            self._confirmed_end(connection.guarded(answer))
         else:
             answer(None)
 
@@ -297,24 +300,16 @@ class KafkaServer(Listener[KafkaConnection]):
             connection.reply(responses.fetch(version, refused, request.isolation_level))
             return
         if self._reader.ahead(request):
-            self._confirmed_end(lambda end: self._fetch_or_park(connection, version, request, wait_ms, end))
+            self._confirmed_end(
+                connection.guarded(lambda end: self._fetch_or_park(connection, version, request, wait_ms, end))
+            )
         elif self._reader.ready(
             version,
             request,
-            lambda: self._at_hand(connection, lambda: self._fetch_or_park(connection, version, request, wait_ms)),
+            connection.guarded(lambda: self._fetch_or_park(connection, version, request, wait_ms)),
             lambda: connection.open,
         ):
             self._fetch_or_park(connection, version, request, wait_ms)
-
-    def _at_hand(self, connection: KafkaConnection, work: Callable[[], None]) -> None:
-        """What it asks for was read. An error here, or in the requests behind it, costs this connection alone, as where
-        its bytes come in.
-        """
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - whatever it was
-            _log.error("a request failed", listener="kafka", error=f"{type(error).__name__}: {error}")
-            connection.end()
 
     def _fetch_or_park(
         self,
@@ -330,7 +325,8 @@ class KafkaServer(Listener[KafkaConnection]):
             connection.reply(body)
             return
         waiting = _Waiting(connection, version, request)
-        waiting.timer = self.scheduler.call_later(wait_ms / 1000, lambda: self._waited(waiting))
+        waited = connection.guarded(self._waited)
+        waiting.timer = self.scheduler.call_later(wait_ms / 1000, lambda: waited(waiting))
         self._waiting.append(waiting)
         self.metrics.fetch_waits += 1
 
@@ -356,18 +352,23 @@ class KafkaServer(Listener[KafkaConnection]):
         while count > max(rest, 0) and budget > 0 and self._waiting:
             count -= 1
             waiting = self._waiting.popleft()
-            body = self._reader.fetch(waiting.version, waiting.request, final=False)
-            if body is None:
-                self._waiting.append(waiting)
-                continue
-            budget -= len(body)
-            if waiting.timer:
+            sent = waiting.connection.guarded(self._look)(waiting)
+            if sent != 0 and waiting.timer:  # Answered, or not to be answered any more.
                 waiting.timer.cancel()
-            waiting.connection.reply(body)
+            budget -= sent or 0
         if count > 0 and self._waiting:
             self.scheduler.call_soon(lambda: self._wake(count))
         else:
             self._waking = False
+
+    def _look(self, waiting: _Waiting) -> int:
+        """Answer it, if there is enough by now, or have it wait on; bytes of its answer."""
+        body = self._reader.fetch(waiting.version, waiting.request, final=False)
+        if body is None:
+            self._waiting.append(waiting)
+            return 0
+        waiting.connection.reply(body)
+        return len(body)
 
     # Groups, which only the leader coordinates.
 
@@ -420,12 +421,13 @@ class KafkaServer(Listener[KafkaConnection]):
                 connection.reply(responses.join_group(version, JoinedGroup(error, request.member_id)))
             case JoinGroupRequest():
                 reply = lambda joined: connection.reply(responses.join_group(version, joined))  # noqa: E731
-                self._groups.join(request, (connection.client_id, connection.host), reply)
+                self._groups.join(request, (connection.client_id, connection.host), connection.guarded(reply))
             case SyncGroupRequest() if error:  # What was being formed is lost, so it begins again.
                 code = ErrorCode.REBALANCE_IN_PROGRESS if loading else error
                 connection.reply(responses.sync_group(version, code))
             case SyncGroupRequest():
-                self._groups.sync(request, partial(self._synced, connection, version, request.group))
+                synced = partial(self._synced, connection, version, request.group)
+                self._groups.sync(request, connection.guarded(synced))
             case HeartbeatRequest() if error:
                 connection.reply(responses.heartbeat(version, ErrorCode.NONE if loading else error))
             case HeartbeatRequest():
@@ -452,7 +454,8 @@ class KafkaServer(Listener[KafkaConnection]):
         topics = once(request.topics, _by_partition)
         end = self._view.log.end_offset
         if not error and any(at.offset > end for _, partitions in topics for at in partitions):
-            self._confirmed_end(lambda end: self._commit_up_to(connection, version, request, end))
+            commit = partial(self._commit_up_to, connection, version, request)
+            self._confirmed_end(connection.guarded(commit))
         else:
             self._commit_checked(connection, version, request, error, end)
 
@@ -470,9 +473,11 @@ class KafkaServer(Listener[KafkaConnection]):
     ) -> None:
         topics = once(request.topics, _by_partition)
         results = [(name, {at.partition: error for at in partitions}) for name, partitions in topics]
-        reply = _Gathered(
-            lambda: connection.reply(responses.offset_commit(version, [(name, r.items()) for name, r in results]))
-        )
+
+        def answer() -> None:
+            connection.reply(responses.offset_commit(version, [(name, r.items()) for name, r in results]))
+
+        reply = _Gathered(connection.guarded(answer))
         for (name, partitions), (_, errors) in zip(topics, results, strict=True):
             for at in partitions if not error else ():
                 if at.offset > end and self._reader.knows(name, at.partition):
@@ -506,7 +511,7 @@ class KafkaServer(Listener[KafkaConnection]):
             connection.reply(responses.offset_fetch(version, groups))
 
         if allowed:
-            self._confirmed_end(answer)
+            self._confirmed_end(connection.guarded(answer))
         else:
             answer(None)
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from quorate.wire import kafka_admin_responses as admin_responses
+from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import Api, ErrorCode
 from quorate.wire.kafka_primitives import int16, int32, string
 from tests.kafka_tools.fakes import TOPIC
-from tests.kafka_tools.raw import Client
-from tests.unit.gateway.kafka.test_server import found_offset, list_offsets, serving
+from tests.kafka_tools.raw import Client, fetch, fetched
+from tests.unit.gateway.kafka.test_server import GROUP_CALLS, found_offset, list_offsets, serving
 from tests.unit.wire.kafka_oracle import request_frame
 
 UNLISTED = int16(22) + int16(0) + int32(1) + string("c") + b"\x00" * 8
@@ -67,6 +69,72 @@ def test_who_does_not_go_is_hung_up_on() -> None:
                 client.socket.sendall(b"still here")
         assert served.servers[0].connections == 0
         client.socket.close()
+
+
+def failing(patch: pytest.MonkeyPatch, owner: object, name: str, version: int) -> None:
+    """What makes answers has a fault in this version."""
+    made = getattr(owner, name)
+
+    def make(of: int, *args: Any, **how: Any) -> Any:
+        if of == version:
+            raise ValueError("for a test")
+        return made(of, *args, **how)
+
+    patch.setattr(owner, name, make)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_fault_costs_its_connection_and_nothing_else(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the request's turn or in a later one: answers before it leave, the connection ends, its place is free."""
+    with serving() as (served, client), Client(served.ports[0]).socket:
+        view = served.views[0]
+        failing(monkeypatch, admin_responses, "describe_quorum", 0)
+        if late:
+            loop, quorum = served._loop, view.quorum
+            monkeypatch.setattr(view, "quorum", lambda done: loop.call_soon(lambda: quorum(done)))
+        client.send(Api.LIST_OFFSETS, 5, list_offsets(-1))
+        client.send(Api.DESCRIBE_QUORUM, 0, {"topics": []})
+        client.send(Api.LIST_OFFSETS, 5, list_offsets(-1))
+        assert found_offset(client.receive()) == (0, 0, -1)
+        assert client.closed()
+        while served.servers[0].connections > 1:
+            pass
+        other = Client(served.ports[0])
+        assert other.ask(Api.DESCRIBE_QUORUM, 1, {"topics": []})["error_code"] == 0
+        other.socket.close()
+
+
+def test_a_fault_in_one_members_answer_costs_no_other_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generation is told to everyone but the member whose answer cannot be made."""
+    api, _, asked = GROUP_CALLS[0]
+    with serving() as (served, client):
+        other = Client(served.ports[0])
+        failing(monkeypatch, responses, "join_group", 2)
+        client.send(api, 2, asked)
+        other.send(api, 3, asked)
+        assert client.closed()
+        member = other.receive()
+        assert (member["error_code"], member["generation_id"]) == (0, 1)
+        other.socket.close()
+
+
+def test_a_fault_in_a_woken_fetch_costs_no_other_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of many that wait is told nothing and goes; the others have their events, and the next ones too."""
+    with serving() as (served, first):
+        other, second = Client(served.ports[0]), Client(served.ports[0])
+        for turn, client in enumerate((first, second)):
+            client.send(Api.FETCH, 11, fetch(turn, wait_ms=30_000))
+            while served.metrics[0].fetch_waits < 2 * turn + 1:
+                pass
+            other.send(Api.FETCH, 12, fetch(turn, wait_ms=30_000))
+            while served.metrics[0].fetch_waits < 2 * turn + 2:
+                pass
+            with monkeypatch.context() as patch:
+                failing(patch, served.servers[0]._reader, "fetch", 11)
+                served.append(1)
+                assert client.closed()
+                assert fetched(other.receive())["records"]
+        other.socket.close()
 
 
 def test_producing_without_an_answer_ends_the_connection() -> None:
