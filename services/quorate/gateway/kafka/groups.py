@@ -524,7 +524,10 @@ class Groups:
     def clear(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """This node no longer coordinates: send everyone away and forget everything."""
         groups, self._groups = self._groups, {}
-        for group in groups.values():
+        self._send_away(groups.values(), error)
+
+    def _send_away(self, groups: Iterable[Group], error: ErrorCode) -> None:
+        for group in groups:
             if group.timer:
                 group.timer.cancel()
             for member in group.members.values():
@@ -533,8 +536,16 @@ class Groups:
 
     def restore(self) -> None:
         """This node coordinates now: have the groups as they last were stable. Their members may have been heard by
-        the coordinator before until just now, so each gets a whole session to be heard here.
+        the coordinator before until just now, so each gets a whole session to be heard here. Whoever waits since an
+        earlier term is sent away then, and what it asks next is of this one.
         """
+        before, self._groups = self._groups, {}
+        try:
+            self._read_back()
+        finally:
+            self._send_away(before.values(), ErrorCode.NOT_COORDINATOR)
+
+    def _read_back(self) -> None:
         for key, row in self._ledger.starting_with(group_rows.MEMBERS):
             kept = group_rows.decode_members(row)
             group_id = group_rows.group_of(key)

@@ -377,10 +377,11 @@ class KafkaServer(Listener[KafkaConnection]):
         leads = self._view.coordinates
         term = self._view.term if leads else 0
         if term != self._groups_term:
-            self._groups.clear()
-            self._groups_term = term
+            self._groups_term = term  # First: who is sent away may bring its next request at once.
             if leads:
                 self._groups.restore()
+            else:
+                self._groups.clear()
         return leads
 
     def _not_coordinator(self) -> ErrorCode:

@@ -744,6 +744,28 @@ def test_a_member_is_sent_away_when_the_leader_changes() -> None:
         assert client.receive()["error_code"] == ErrorCode.NOT_COORDINATOR
 
 
+def test_what_a_member_asks_when_it_is_sent_away_is_of_the_new_term() -> None:
+    """A node that loses its office and has it again sends those away that wait. What one of them had pipelined is asked
+    of the groups as they were kept, and answered.
+    """
+    with serving(group_initial_delay_s=0.0, sweep_period_s=0.02) as (served, client):
+        api, version, value = GROUP_CALLS[0]
+        static = {**value, "group_instance_id": "i0"}
+        member = client.ask(api, version, static)
+        given = {"group_id": "g", "generation_id": 1, "member_id": member["member_id"], "group_instance_id": "i0"}
+        assert client.ask(Api.SYNC_GROUP, 3, {**given, "assignments": []})["error_code"] == 0
+        other = Client(served.ports[0])
+        for number in (1, 2):
+            other.send(api, version, {**value, "group_instance_id": f"i{number}"})
+        served.do(_turns())
+        served.set_leader(1, 2)
+        assert other.receive()["error_code"] == ErrorCode.NOT_COORDINATOR
+        again = client.ask(api, version, {**static, "member_id": member["member_id"]})
+        assert again["generation_id"] == other.receive()["generation_id"] == 2
+        assert {one["group_instance_id"] for one in again["members"]} == {"i0", "i2"}
+        other.socket.close()
+
+
 def test_no_more_members_leave_than_there_may_be() -> None:
     """A LeaveGroup that names more is invalid as a whole; one that names as many is answered for each."""
     with serving(group_members_max=3) as (_, client):
