@@ -63,8 +63,8 @@ class Member:
         self.seen = 0.0
         self.successor = False
         """Has it taken over a place without being told yet? The cluster may keep the one before it."""
-        self.owes_sync = False
-        """Was it told a generation that it has not synced yet?"""
+        self.owes_sync_since: float | None = None
+        """When it was told a generation that it has not synced yet."""
         self.joined: Joined | None = None
         self.synced: Synced | None = None
 
@@ -297,6 +297,8 @@ class Groups:
         """A new member's place is kept, or could not be; unless it joins the next generation by now."""
         if group.state != "stable" or not member.joined:
             return
+        if not group.timer:
+            self._restart_timer(group, group.patience_s, self._expire_syncs)
         self._answer_join(group, member, error)
 
     def _answer_join(self, group: Group, member: Member, error: ErrorCode) -> None:
@@ -304,7 +306,7 @@ class Groups:
         if error:
             member.answer_join(JoinedGroup(error, "" if member.successor else member.id))
         else:
-            member.successor, member.owes_sync = False, True
+            member.successor, member.owes_sync_since = False, self._scheduler.monotonic()
             member.answer_join(self._membership(group, member))
 
     def _membership(self, group: Group, member: Member) -> JoinedGroup:
@@ -375,13 +377,21 @@ class Groups:
             self._after_removal(group)
 
     def _expire_syncs(self, group: Group) -> None:
-        """Remove members that were told the generation and did not sync: nobody else would get their partitions."""
+        """Remove members that were told the generation and did not sync: nobody else would get their partitions. Who
+        was told later than others, as one that took a place over, has its whole time too.
+        """
         group.timer = None
-        overdue = [m for m in group.members.values() if m.owes_sync]
+        owing = [(m.owes_sync_since, m) for m in group.members.values() if m.owes_sync_since is not None]
+        if not owing:
+            return
+        until = self._scheduler.monotonic() - group.patience_s
+        overdue = [member for since, member in owing if since <= until]
         for member in overdue:
             group.take(member.id)
         if overdue:
             self._after_removal(group)
+        else:
+            self._restart_timer(group, min(since for since, _ in owing) - until, self._expire_syncs)
 
     def _empty(self, group: Group) -> None:
         group.vacate()
@@ -415,12 +425,12 @@ class Groups:
         elif group.state == "joining":
             done(ErrorCode.REBALANCE_IN_PROGRESS, b"")
         elif group.state == "stable":
-            member.owes_sync = False
+            member.owes_sync_since = None
             done(ErrorCode.NONE, member.assignment)
         elif member.id == group.leader and self._oversized(request):
             done(ErrorCode.INVALID_REQUEST, b"")
         else:
-            given, member.owes_sync = member.synced is not None, False
+            given, member.owes_sync_since = member.synced is not None, None
             member.answer_sync(ErrorCode.UNKNOWN_MEMBER_ID)
             member.synced = done
             if member.id == group.leader and not given:  # A leader that asks again waits for what it gave.

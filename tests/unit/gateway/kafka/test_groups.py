@@ -739,6 +739,22 @@ def test_who_has_synced_or_did_not_join_is_not_put_out() -> None:
         assert room.beat(member) == 0
 
 
+def test_who_takes_a_place_over_has_its_own_time_to_sync() -> None:
+    """Not what was left of the generation's; and one that beats but does not sync is out when its own is over."""
+    for late_s in (59.85, 65.0):
+        room = Room()
+        room.static_member(session_ms=60_000)
+        room.after(late_s)
+        (new,) = room.join(instance="i1", session_ms=60_000)
+        room.after(1.0)
+        assert room.sync(new, instance="i1") == [(0, b"mine")]
+        (silent,) = room.join(instance="i1", session_ms=60_000)
+        room.after(58.0)
+        assert room.beat(silent, instance="i1") == 0
+        room.after(4.0)
+        assert room.beat(silent, instance="i1") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.parametrize(
     ("who", "instance", "error"),
     [
