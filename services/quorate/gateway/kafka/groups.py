@@ -109,6 +109,8 @@ class Group:
         """Protocol → how many members can use it; of those that none can there is no entry."""
         self.expected: dict[str, float] = {}
         """Ids given out (KIP-394) and not used yet → when they lapse."""
+        self.told = False
+        """Is the generation that syncs told to those that joined it? Not while a predecessor is still kept."""
         self.timer: Timer | None = None
         self.first = False
         """Is this the first rebalance, which waits for more members rather than for all of them?"""
@@ -270,12 +272,16 @@ class Groups:
         self._seen(member)
         same = member.protocols == request.protocols
         group.offer(member, request.protocols)
-        member.answer_join(JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
-        if same and (group.state == "syncing" or (group.state == "stable" and member.id != group.leader)):
-            done(self._membership(group, member))
+        before, member.joined = member.joined, done
+        if before:
+            before(JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
+        if member.joined is not done:  # It was answered in what that brought.
             return
-        member.joined = done
-        self._rebalance(group)
+        syncing = same and group.state == "syncing"
+        if (syncing and group.told) or (same and group.state == "stable" and member.id != group.leader):
+            member.answer_join(self._membership(group, member))
+        elif not syncing:  # A generation that is not told yet is told to it with the others.
+            self._rebalance(group)
 
     def _take_over(
         self, group: Group, old: Member, request: JoinGroupRequest, client: tuple[str | None, str], done: Joined
@@ -285,9 +291,11 @@ class Groups:
         group.replace(old, member)
         if group.leader == old.id:
             group.leader = member.id
-        old.dismiss(ErrorCode.FENCED_INSTANCE_ID)
         self._seen(member)
         member.joined = done
+        old.dismiss(ErrorCode.FENCED_INSTANCE_ID)
+        if member.joined is not done:  # It was answered in what that brought.
+            return
         if group.state == "stable" and old.protocols == member.protocols:
             self._keep(group, lambda error: self._taken_over(group, member, error))
         else:
@@ -351,7 +359,7 @@ class Groups:
         if not waiting:
             self._empty(group)
             return
-        group.state = "syncing"
+        group.state, group.told = "syncing", False
         group.generation += 1
         if group.leader not in group.members or group.members[group.leader] not in waiting:
             group.leader = waiting[0].id
@@ -370,6 +378,7 @@ class Groups:
         """A generation may be told to those that joined it, or why not; unless it is over by now."""
         if group.state in {"empty", "joining"} or group.generation != generation:
             return
+        group.told = not error
         self._restart_timer(group, group.patience_s, self._expire_syncs)
         for member in [m for m in group.members.values() if m.joined]:
             self._answer_join(group, member, error)

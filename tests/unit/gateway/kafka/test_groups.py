@@ -672,6 +672,22 @@ def test_a_place_taken_over_in_a_rebalance_is_told_when_its_predecessor_is_forgo
     assert refused.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize(("outcome", "told"), [(WriteResult.DONE, (0, 2)), (WriteResult.LATE, (15, -1))])
+def test_who_joins_again_meanwhile_is_told_with_the_others(outcome: WriteResult, told: tuple[int, int]) -> None:
+    """A member that asks once more while a predecessor is forgotten waits for that too, and is answered once."""
+    room = Room()
+    leader, other = room.join(instance="i1"), room.join()
+    room.after(0.2)
+    room.sync(other[0])
+    room.sync(leader[0], instance="i1")
+    room.ledger.held = True
+    new, first = room.join(instance="i1", protocols=(("range", b"changed"),)), room.join(other[0].member_id)
+    again = room.join(other[0].member_id)
+    assert [[a.error for a in answers] for answers in (new, first, again)] == [[], [ErrorCode.UNKNOWN_MEMBER_ID], []]
+    room.fail(outcome)
+    assert [(a.error, a.generation) for a in (*new, *again)] == [told, told]
+
+
 @pytest.mark.parametrize(("outcome", "error"), NOT_KEPT)
 def test_a_generation_that_cannot_be_told_is_formed_again(outcome: WriteResult, error: ErrorCode) -> None:
     """Everyone that joined it is told to try again, and does."""
@@ -815,6 +831,30 @@ def test_an_id_that_was_only_promised_leaves_without_disturbing_anybody() -> Non
     assert room.leave(promised.member_id) == 0
     assert room.groups.members == 2
     assert room.beat(leader) == 0
+
+
+@pytest.mark.parametrize("instance", [None, "i1"])
+def test_a_join_that_ends_another_is_answered_whatever_that_brings(instance: str | None) -> None:
+    """The client of the join that is ended has pipelined a leave, or a join that takes the place over once more."""
+    room = Room()
+    brought: list[JoinedGroup] = []
+    told: list[ErrorCode] = []
+    ids = [a.member_id for a in room.join(required=True)] if instance is None else [""]
+    request, client = join_request(ids[0], instance=instance), ("client", "127.0.0.1")
+
+    def ended(answer: JoinedGroup) -> None:
+        told.append(ErrorCode(answer.error))
+        if instance is None:
+            room.leave(ids[0])
+        else:
+            room.groups.join(request, client, brought.append)
+
+    room.groups.join(request, client, ended)
+    answers = room.join(ids[0], instance=instance)
+    expected = ErrorCode.UNKNOWN_MEMBER_ID if instance is None else ErrorCode.FENCED_INSTANCE_ID
+    assert [*told, *(a.error for a in answers)] == [expected] * 2
+    room.after(0.2)
+    assert [a.generation for a in brought] == ([] if instance is None else [1])
 
 
 def test_an_answer_may_bring_the_next_request() -> None:
