@@ -44,11 +44,14 @@ class PacedQueue(Generic[K]):
 
     def _next(self) -> None:
         self._due = False
-        while self._items and not self._due:
-            item, _ = self._items.popitem(last=False)
-            if self._do(item):
-                self._due = True
-                self._scheduler.call_later(self._rest_s, self._next)
+        try:
+            while self._items and not self._due:
+                item, _ = self._items.popitem(last=False)
+                if self._do(item):
+                    self._due = True
+                    self._scheduler.call_later(self._rest_s, self._next)
+        finally:  # Whatever is the matter with one of them, the others have their turn.
+            self.add(())
 
 
 class Agenda(Generic[T]):

@@ -51,6 +51,24 @@ def test_an_item_that_needs_nothing_costs_no_rest() -> None:
     assert worker.items == [1, 3, 2, 5, 4]
 
 
+def test_an_item_that_fails_holds_up_no_other() -> None:
+    """The trouble is the loop's to tell; those behind it are done in the turns that follow."""
+    worker = Worker()
+
+    def do(item: int) -> bool:
+        worker.do(item)
+        if item == 3:
+            raise ValueError("for a test")
+        return True
+
+    worker.paced = PacedQueue(worker.bench.loop, REST_S, do)
+    worker.paced.add([3, 2, 4])
+    with pytest.raises(ValueError, match="for a test"):
+        worker.bench.after(REST_S)
+    worker.bench.after(REST_S * 3)
+    assert worker.items == [3, 2, 4]
+
+
 def test_an_item_that_comes_during_the_rest_waits_for_its_end() -> None:
     """The rest holds after the last item too; when it is over the next one is done at once again."""
     worker = Worker()
