@@ -154,7 +154,7 @@ class FreshReader(Listener):
                 case Busy(reason):
                     seen(NotFresh("busy", reason))
                 case _:
-                    message = "the leader could not be asked; a stale read is answered by this node alone"
+                    message = "the leader could not be asked; a stale read (level=stale, --stale) asks this node alone"
                     seen(NotFresh("unavailable", message, leader=self._present.leader_id))
 
         self._present.read("linearizable", confirmed, forward=forward, timeout_s=self._timeout_s)
