@@ -8,6 +8,7 @@ is told but that, now and then.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from quorate_spark.dashboard.panels.quorum import Quorum, quorum
 from quorate_spark.dashboard.panels.sets import SetRow, rows, sets
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.soft_state import Soft
 
 BEHIND_PAUSE_S: Final = 0.5
 """Between messages while catching up."""
@@ -61,8 +63,8 @@ def message(event: str, data: msgspec.Struct, number: int | None = None) -> byte
     return head + b"event: %s\ndata: %s\n\n" % (event.encode(), msgspec.json.encode(data))
 
 
-def facts_since(view: View, since: int) -> bytes:
-    """The facts from ``since`` to the view's offset, as a message."""
+def facts_since(view: View, since: int, soft: Soft | None = None) -> bytes:
+    """The facts from ``since`` to the view's offset, as a message; its health rests on ``soft`` too."""
     spool = view.log.spool
     facts = list(spool.facts(since, view.offset))
     changed = sets(view, since=since)
@@ -76,7 +78,7 @@ def facts_since(view: View, since: int) -> bytes:
         events=[event_row(one, spool) for one in facts],
         sets=changed_rows,
         removed=changed.removed,
-        health=health(view),
+        health=health(replace(view, soft=soft)),
         quorum=quorum(view),
     )
     return message("facts", data, view.offset)
@@ -117,11 +119,20 @@ class Client:
 
 
 class Hub:
-    """All browsers. ``view``: the newest view, without soft state; ``behind``: events known and not folded yet."""
+    """All browsers. ``view``: the newest view, without soft state; ``soft``: the newest of that; ``behind``: events
+    known and not folded yet.
+    """
 
-    def __init__(self, settings: Settings, view: Callable[[], View], behind: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        view: Callable[[], View],
+        soft: Callable[[], Soft | None],
+        behind: Callable[[], int],
+    ) -> None:
         self._settings = settings
         self._view = view
+        self._soft = soft
         self._behind = behind
         self._clients: set[Client] = set()
         self._told = 0
@@ -147,7 +158,7 @@ class Hub:
             return b": up to date\n\n"
         if since > view.offset or view.offset - since > self._settings.catch_up_max:
             return self._resync()
-        return facts_since(view, since)
+        return facts_since(view, since, self._soft())
 
     def leave(self, client: Client) -> None:
         """It is gone."""
@@ -173,7 +184,7 @@ class Hub:
         if not self._clients or view.offset == since:
             return
         new = view.offset - since
-        self._send(facts_since(view, since) if new <= self._settings.facts_max else self._resync())
+        self._send(facts_since(view, since, self._soft()) if new <= self._settings.facts_max else self._resync())
 
     def tell(self, event: str, data: msgspec.Struct) -> None:
         """Something that is no fact."""

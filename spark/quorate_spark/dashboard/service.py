@@ -36,6 +36,7 @@ from quorate_spark.dashboard.asking import ApiError, Query
 from quorate_spark.dashboard.follow import Follower, FollowStatus
 from quorate_spark.dashboard.live import Hello, Hub
 from quorate_spark.dashboard.log import FoldedLog
+from quorate_spark.dashboard.panels.health import Health, health
 from quorate_spark.dashboard.panels.leases import numbers
 from quorate_spark.dashboard.panels.members import heard_of
 from quorate_spark.dashboard.panels.view import View
@@ -76,8 +77,11 @@ class SoftEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The event ``soft``."""
 
     now: int
+    offset: int
+    """Of the facts that ``health`` rests on."""
     nodes: dict[int, NodeSoft]
     members: dict[str, dict[int, MemberSoft]]
+    health: Health
 
 
 class LagEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +111,7 @@ class Service:
             settings, self.folded, self._clock_ms, lambda: self.following, lambda: self._follower.node
         )
         self._panels = Panels(settings)
-        self._hub = Hub(settings, lambda: self._answering.newest(None), self._behind)
+        self._hub = Hub(settings, lambda: self._answering.newest(None), lambda: self._soft.latest, self._behind)
         self._follower = Follower(settings, self.folded, self._clock_ms, self._hub.taken)
         self._soft = SoftState(settings, lambda: self.folded.tip, self._clock_ms, lambda: self._follower.zones)
         self._streams = Streams(settings, self._clock_ms)
@@ -190,8 +194,19 @@ class Service:
         if self._recorded is None and (soft := await self._soft.ask_all()) is not None:
             if self._soft.foreign and not any(node.reachable for node in soft.nodes.values()):
                 self._follower.refuse(f"the nodes belong to cluster {self._soft.foreign} now")
-            self._hub.tell("soft", SoftEvent(now=soft.polled, nodes=soft.nodes, members=self._interesting(soft)))
+            if self._hub:
+                self._hub.tell("soft", self._softened(soft))
         self._hub.tell("lag", self._lag())
+
+    def _softened(self, soft: Soft) -> SoftEvent:
+        view = self._answering.newest(soft)
+        return SoftEvent(
+            now=soft.polled,
+            offset=view.offset,
+            nodes=soft.nodes,
+            members=self._interesting(soft),
+            health=health(view),
+        )
 
     def _interesting(self, soft: Soft) -> dict[str, dict[int, MemberSoft]]:
         """Members of all sets while they are few; else of those that are not in full sync."""

@@ -18,12 +18,13 @@ from quorate.errors import UsageError
 from quorate.listening import ListeningLimits
 from quorate_spark.dashboard.answering import Panels
 from quorate_spark.dashboard.live import Client, facts_since
-from quorate_spark.dashboard.panels import quorum
+from quorate_spark.dashboard.panels import health, quorum
 from quorate_spark.dashboard.program import listen
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.site import Site
+from quorate_spark.dashboard.soft_state import NodeSoft, Soft
 from tests.clusters import quorate
 from tests.dashboard.lives import RECORDED, Http, Page, folded, life, plain, view
 from tests.dribbling import ENDLESS, dribble
@@ -517,3 +518,31 @@ def test_facts_carry_what_changed_only() -> None:
         present = {row["name"] for row in body["sets"]} | set(body["removed"])
         assert names <= present <= names | labelled
         assert body["quorum"] == plain(quorum.quorum(seen))
+
+
+def test_health_that_is_pushed_rests_on_soft_state() -> None:
+    """Beside facts, and each time the nodes were asked, goes out the health that a question would get: an alarm and a
+    node that does not answer are in it.
+    """
+    soft = Soft(polled=0, nodes={2: NodeSoft(reachable=False, polled=0)}, status="…", alarms=("node 2 stopped",))
+
+    async def run() -> None:
+        service = Service(SETTINGS, lambda: 0, Site(Path(__file__).parent / "no"))
+        async with Http(Page(service)) as client:
+            async with asyncio.timeout(20), client.get("/api/live") as response:
+                await response.content.readuntil(b"event: lag\n")
+                service._recorded, service._soft.latest = None, soft
+
+                async def asked() -> Soft:
+                    return soft
+
+                service._soft.ask_all = asked  # type: ignore[method-assign]
+                await response.content.readuntil(b"event: soft\ndata: ")
+                told = json.loads(await response.content.readuntil(b"\n"))
+                wanted = plain(health.health(service._answering.newest(soft)))
+                assert [reason["kind"] for reason in wanted["reasons"][:2]] == ["alarm", "quorum"]
+                assert (told["offset"], told["health"]) == (END, wanted)
+            facts = (await stream(client, f"/api/live?from={END - 1}", 2))[1]
+            assert (facts[1], facts[2]["health"]) == ("facts", wanted)
+
+    asyncio.run(run())

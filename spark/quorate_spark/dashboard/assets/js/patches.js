@@ -16,7 +16,7 @@ const whole = entry => !Object.keys(entry.need.query ?? {}).length;
 
 function health(entry, facts, before) {
   if (!facts.health || !follows(entry, before)) return false;
-  return next(entry, facts, { ...facts.health, status: entry.answer.data.status });
+  return next(entry, facts, { status: entry.answer.data.status, ...facts.health });
 }
 
 function quorum(entry, facts, before) {
@@ -87,5 +87,7 @@ export function soften(entry, soft) {
       return told ? { ...s, members: s.members.map(m => ({ ...m, live: told[m.id] ?? m.live })) } : s;
     });
     entry.answer = { ...entry.answer, data: { ...data, sets: list } };
+  } else if (entry.need.path === "health" && soft.health && soft.offset === entry.answer.offset) {
+    entry.answer = { ...entry.answer, data: soft.health };
   }
 }
