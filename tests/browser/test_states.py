@@ -185,6 +185,61 @@ def test_a_page_behind_the_log_says_how_far(faulty: Screen) -> None:
     assert faulty.page.locator("#banner a").get_attribute("href") == "#/streams"
 
 
+OURS = """
+const real = window.fetch;
+window.fetch = (where, options) => {
+  if (!String(where).endsWith('api/live')) return real(where, options);
+  const body = new ReadableStream({ start(control) { window.ours = control; } });
+  return Promise.resolve(new Response(body, { status: 200 }));
+};
+window.say = (event, data) => {
+  window.ours.enqueue(new TextEncoder().encode(`event: ${event}\\ndata: ${JSON.stringify(data)}\\n\\n`));
+};
+"""
+"""The stream is what the test says, with `say`."""
+
+
+def said(screen: Screen, event: str, **data: object) -> None:
+    """The stream tells this."""
+    screen.page.evaluate("([event, data]) => window.say(event, data)", [event, data])
+
+
+def test_an_alarm_that_the_stream_tells_is_the_sentence(faulty: Screen) -> None:
+    """An open page says what a node says is wrong without being asked anew, and goes on saying it after the next fact;
+    of another offset than its own it takes nothing.
+    """
+    faulty.page.add_init_script(OURS)
+    faulty.open("/now")
+    end, now = faulty.data("about")["end_offset"], faulty.ask("health")["data"]
+    wrong = {**now, "level": "unhealthy", "sentence": "Alarm: node 2 stopped."}
+    said(faulty, "hello", offset=end, time=1795150000000, end_offset=end)
+    said(faulty, "soft", offset=end, nodes={}, members={}, health=wrong)
+    faulty.says("Alarm: node 2 stopped.")
+    fact = {"time": 1795150000000, "events": [], "sets": [], "removed": [], "quorum": None}
+    said(faulty, "facts", offset=end + 1, health={**wrong, "sentence": "Alarm: one fact later."}, **fact)
+    faulty.says("one fact later")
+    said(faulty, "soft", offset=end, nodes={}, members={}, health=now)
+    said(faulty, "soft", offset=end + 1, nodes={}, members={}, health={**wrong, "sentence": "Alarm: the last."})
+    faulty.says("Alarm: the last.")
+
+
+def test_a_stream_that_was_lost_before_its_first_fact_misses_none(faulty: Screen) -> None:
+    """What was shown before the stream began again further on is asked anew."""
+    faulty.page.add_init_script(OURS)
+    faulty.open("/now")
+    end = faulty.data("about")["end_offset"]
+    faulty.page.evaluate("() => { window.first = window.ours; }")
+    said(faulty, "hello", offset=end, time=1795150000000, end_offset=end)
+    told = faulty.ask("health")
+    told["offset"] += 2
+    told["data"]["sentence"] = "It is two events later."
+    faulty.page.route("**/api/health*", lambda route: route.fulfill(json=told))
+    faulty.page.evaluate("() => window.first.error(new Error('lost'))")
+    faulty.until("() => window.ours !== window.first")
+    said(faulty, "hello", offset=end + 2, time=1795150000000, end_offset=end + 2)
+    faulty.says("It is two events later.")
+
+
 def test_two_thousand_sets_stay_usable(chromium: Browser, tmp_path: Path) -> None:
     """With 2,000 sets each has a tile with a name; when one is touched only its tile is drawn anew, and none moves."""
     log = tmp_path / "many.jsonl"

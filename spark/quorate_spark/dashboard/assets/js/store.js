@@ -153,7 +153,9 @@ export class Store {
     Object.assign(entry, { asking: true, dirty: false, asked: Date.now() });
     const signal = this.control.signal;
     try {
-      taken(await ask(entry.need, at, signal));
+      const answer = await ask(entry.need, at, signal), past = entry.need.live ? null : at;
+      taken(answer);
+      if (past === null && answer.source === "fold" && answer.offset < this.head.offset) entry.dirty = true; // Facts overtook it.
     } catch (error) {
       if (signal.aborted) { entry.dirty = true; entry.asked = 0; return; }
       entry.fail(error instanceof Failure ? error : new Failure(0, "broken", String(error), entry.need.path), entry.need.live ? null : at);
@@ -179,11 +181,13 @@ export class Store {
     return this.redraw();
   }
 
-  /** The stream begins, perhaps again; facts that were missed come after it. */
+  /** The stream begins, perhaps again: what is older than its beginning has missed facts, which may not be sent. */
   #hello(data) {
     this.key = data.key;
     this.#moved(data.offset, data.time);
     this.head.time ??= data.time;
+    for (const entry of this.entries.values()) if (entry.at === null && entry.answer?.offset < data.offset) entry.dirty = true;
+    this.#pump();
   }
 
   #facts(data) {
