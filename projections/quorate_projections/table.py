@@ -5,9 +5,10 @@ exactness. Faust swallows what ``apply_changelog_batch`` raises, so it raises no
 
 Theory: Recovery follows the changelog of a standby for ever and hands every event here. It drops a record whose Kafka
 offset it has seen and discards what it holds when its flow is resumed; both show as a gap, and then the flow is
-stopped, the offsets it remembers are set back, and it reads again from our position. A loss at the end shows no gap:
-``_audit`` compares with the end of the log, and asks the log itself before it believes that something is missing (on a
-mirror the end may be markers).
+stopped, the offsets it remembers are set back, and it reads again from our position. Behind a new connection
+may be another cluster, on the same ports: what comes is held until the log proves to be ours. A loss at the end shows
+no gap: ``_audit`` compares with the end of the log, and asks the log itself before it believes that something is
+missing (on a mirror the end may be markers).
 """
 
 import asyncio
@@ -33,6 +34,8 @@ SETTLE_S: Final = 3.0
 """After reading again, time for what was read to arrive before the audit may doubt it; doubled while nothing does."""
 SETTLE_MAX_S: Final = 30.0
 RETRY_S: Final = 1.0
+HELD_MAX: Final = 10_000
+"""Events that wait for proof; what is more is read again."""
 ANNOUNCE_S: Final = 0.05
 
 
@@ -108,6 +111,10 @@ class EventTable(faust.GlobalTable):
         self._rewinding = False
         self._settle_s = SETTLE_S
         self._settled_at = 0.0
+        self._proved: frozenset[object] | None = None
+        """The connections behind which the log proved to be ours."""
+        self._proving = False
+        self._held: list[Any] = []
         self._ignored = ""
         self._closed = False
 
@@ -150,6 +157,9 @@ class EventTable(faust.GlobalTable):
         materialized_views = self.materialized_views
         if self._rewinding:
             return
+        if self._proving or self.app.consumer.connections() != self._proved:
+            self._hold(batch)
+            return
         for event in batch:
             message = event.message
             taken = materialized_views.take(message.offset, message.headers, message.value)
@@ -190,6 +200,38 @@ class EventTable(faust.GlobalTable):
 
         monotonic = asyncio.get_running_loop().time
         return await prepare(self.materialized_views.settings, folding, monotonic, progress, lambda: self.should_stop)
+
+    # Whose log it is.
+
+    def _hold(self, batch: Iterable[Any]) -> None:
+        self._held = [*self._held, *batch][:HELD_MAX]
+        if not self._proving:
+            self._proving = True
+            self.add_future(self._prove())
+
+    async def _prove(self) -> None:
+        """Apply what is held as soon as the log proves to be ours; stand still when it is another."""
+        materialized_views = self.materialized_views
+        proved = None
+        while proved is None and not self.should_stop and materialized_views.folding.failed is None:
+            connections = self.app.consumer.connections()
+            try:
+                async with LogReader(materialized_views.settings, asyncio.get_running_loop().time) as reader:
+                    if await reader.place(materialized_views.store.position) is not None:
+                        proved, materialized_views.trouble = connections, ""
+                        continue
+                materialized_views.trouble = f"the log is shorter than our position {materialized_views.offset}"
+            except OtherLogError as error:
+                materialized_views.folding.fail(str(error))
+            except (KafkaError, PeerError, UnreachedError, OSError) as error:
+                materialized_views.trouble = f"whose log this is: {error}"
+            failed: Failure | None = materialized_views.folding.failed
+            self.log.warning("%s", failed.reason if failed is not None else materialized_views.trouble)
+            await self.sleep(RETRY_S)
+        held, self._held = self._held, []
+        self._proved, self._proving = proved, False
+        if proved is not None:
+            self.apply_changelog_batch(held)
 
     # Reading again.
 
@@ -256,7 +298,8 @@ class EventTable(faust.GlobalTable):
                 now = (kafka, -1 if reading is None else reading[0])
                 if kafka != before[0]:
                     self._settle_s = SETTLE_S
-                if reading is not None and before == now and not self._busy():
+                short = reading is not None and reading[0] < kafka
+                if reading is not None and (short or before == now) and not self._busy():
                     await self._look(kafka, reading[0])
                 before = now
             except OtherLogError as error:
@@ -266,11 +309,11 @@ class EventTable(faust.GlobalTable):
 
     def _busy(self) -> bool:
         stopped = self.materialized_views.folding.failed is not None or bool(self.materialized_views.trouble)
-        settling = self._rewinding or asyncio.get_running_loop().time() < self._settled_at
+        settling = self._rewinding or self._proving or asyncio.get_running_loop().time() < self._settled_at
         return stopped or settling or self.app.rebalancing or not self.app.tables.changelog_queue.empty()
 
     async def _look(self, kafka: int, end: int) -> None:
-        """Nothing happened since the last audit although we are not at the end."""
+        """The log ends before our position, or nothing happened since the last audit although we are not at its end."""
         if end == max(kafka, self.materialized_views.passed):
             return
         async with LogReader(self.materialized_views.settings, asyncio.get_running_loop().time) as reader:

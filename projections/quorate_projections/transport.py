@@ -121,6 +121,10 @@ class DirectThread(AIOKafkaConsumerThread):
         end, when = consumer.last_stable_offset(place), consumer.last_poll_timestamp(place)
         return None if end is None or when is None else (end, when)
 
+    def connections(self) -> frozenset[object]:
+        """The connections there are: another one than before may lead to another cluster."""
+        return frozenset() if self._consumer is None else frozenset(list(self._consumer._client._conns.values()))  # noqa: SLF001  It has no public name.
+
 
 class DirectConsumer(Consumer):
     """Faust's consumer on that thread."""
@@ -131,6 +135,10 @@ class DirectConsumer(Consumer):
     def heard(self, partition: TP) -> tuple[int, int] | None:
         """(Kafka offset after the last committed record, Unix ms) of the last Fetch answer; None before the first."""
         return cast("DirectThread", self._thread).heard(partition)
+
+    def connections(self) -> frozenset[object]:
+        """The connections to nodes."""
+        return cast("DirectThread", self._thread).connections()
 
 
 class DirectTransport(Transport):

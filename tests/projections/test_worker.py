@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -85,6 +86,42 @@ def test_another_cluster_s_log_is_refused_and_the_old_rows_stay(tmp_path: Path) 
             assert (status, told["offset"], told["cluster_id"]) == (503, ours.events, "cluster-of-tests")
             assert told["failed"]["offset"] == ours.events
             assert worker.ask("/views/topics")[0] == 200
+
+
+@pytest.mark.parametrize("more", [300, 20], ids=["longer", "shorter, and growing"])
+def test_another_cluster_on_the_same_port_is_refused_while_running(tmp_path: Path, more: int) -> None:
+    """A cluster made anew where the worker's was, whether it is longer already when it is first heard or grows past the
+    position: no event of it is applied.
+    """
+
+    def elsewhere() -> Iterator[list[Record]]:
+        history = History(1, cluster_id="somebody-else")
+        history._term, history._now_ms = 50, history._now_ms + 10_000_000
+        while True:
+            yield [record(event, stamp) for event, stamp in history.commit()]
+
+    worker = Worker({}, tmp_path / "w")
+    with HistoryLog(seed=22) as ours:
+        ours.append_events(100)
+        port, end = ours.ports[0], ours.events
+        worker.source = {"nodes": ours.bootstrap}
+        worker.start()
+        worker.wait(ready=True, offset=end)
+        assert worker.process is not None
+        worker.process.send_signal(signal.SIGSTOP)
+    try:
+        with HistoryLog(history=elsewhere(), port=port) as theirs:
+            theirs.append_events(more)
+            worker.process.send_signal(signal.SIGCONT)
+
+            def refused() -> bool:
+                theirs.append_commits()
+                return "somebody-else" in worker.health().get("reason", "")
+
+            until(refused, "the refusal")
+            assert worker.health()["offset"] == end
+    finally:
+        worker.kill()
 
 
 def test_an_event_that_cannot_be_folded_is_where_the_table_stands_still(tmp_path: Path) -> None:
