@@ -67,6 +67,8 @@ class MirrorCopier:
         self._told = told
         self._source: Source | None = None
         self._target: Target | None = None
+        self._cluster = ""
+        """Whose log is copied."""
         self._checked = float("-inf")
         self.progress = Progress("standing by")
 
@@ -111,9 +113,12 @@ class MirrorCopier:
             return False
         if self._target is None:
             self._open(standing)
+        elif standing.cluster_id != self._cluster:
+            raise MirrorError(f"the node is one of cluster {standing.cluster_id} now, not of {self._cluster}")
         return True
 
     def _open(self, standing: NodeReport) -> None:
+        self._cluster = standing.cluster_id
         self._source = self._open_source(standing)
         self._target = self._open_target(standing)
         self._find_place()
@@ -144,11 +149,11 @@ class MirrorCopier:
         if source is None or target is None:
             raise MirrorError("nothing is open")
         events = source.read(self._settings.batch_events_max, self._settings.read_wait_s)
-        if events:
+        if events and self._may_copy():  # Asked once more if reading took long: another may have come meanwhile.
             position = _follows(self.progress.position, events)
             target.write(events)
             self._tell(position=position, commits=self.progress.commits + 1, end=max(source.end(), position))
-        else:
+        elif not events:
             self._tell(end=max(source.end(), self.progress.position))
 
     # -- endings

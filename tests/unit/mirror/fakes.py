@@ -99,12 +99,13 @@ class FakeNode:
 
     leads: bool = True
     away: bool = False
+    cluster: str = "cluster"
 
     def ask(self) -> NodeReport:
         """Does it lead now? Raises MirrorError when it cannot be asked."""
         if self.away:
             raise MirrorError("the node is away")
-        return NodeReport(self.leads, "cluster", "127.0.0.1:1", 7)
+        return NodeReport(self.leads, self.cluster, "127.0.0.1:1", 7)
 
 
 def troubles(chance: random.Random, share: float) -> Callable[[], str]:

@@ -1,6 +1,7 @@
 """The copy is exact, whatever goes wrong at either end."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,33 @@ def test_only_a_leader_copies() -> None:
     clock.s += 2.0
     mirror.step()
     assert mirror.progress.state == "standing by"
+
+
+@pytest.mark.parametrize("pause", ["between reads", "while reading"])
+def test_another_cluster_at_the_same_address_adds_nothing(pause: str) -> None:
+    """A mirror that was paused while its cluster was made anew, longer: it proves the log again and is refused."""
+    log, topic, node, clock = [event(k) for k in range(10)], Topic(), FakeNode(), Clock()
+    source = FakeSource(log)
+    read = source.read
+
+    def resumed(most: int, wait_s: float) -> Sequence[Event]:
+        found = read(most, wait_s)
+        if len(topic.committed) == 10 and pause == "while reading":
+            clock.s += 2.0
+        return found
+
+    source.read = resumed  # type: ignore[method-assign]
+    mirror = MirrorCopier(node, lambda _: source, lambda _: FakeTarget(topic), SETTINGS, clock)
+    for _ in range(2):
+        mirror.step()
+    copied = list(log)
+    assert topic.committed == copied
+    node.cluster, log[:] = "another", [event(k, "b") for k in range(14)]
+    clock.s += 2.0 if pause == "between reads" else 0.5
+    assert mirror.step() == SETTINGS.back_off_s
+    with pytest.raises(ForeignLogError):
+        mirror.step()
+    assert topic.committed == copied
 
 
 def test_a_zombie_is_fenced_and_adds_nothing() -> None:
