@@ -1,13 +1,15 @@
 """The Spark application's serving store, read: how far its queries are, and the elections it made.
 
 Rules: read only; one statement per question, so that rows and the position they reflect are of one moment; on a thread
-of its own, for a database may take its time. What it needs beyond the dashboard is imported when a store is named.
+of its own, for a database may take its time: one question at a time, and one that hangs holds up neither the page nor
+its end. What it needs beyond the dashboard is imported when a store is named.
 """
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +18,8 @@ from quorate.model.election_words import kind_words, rule_words
 from quorate_spark.dashboard.panels.elections import ElectionItem, kind_of
 from quorate_spark.serving import Progress
 
+CLOSE_S: Final = 1.0
+"""How long the end waits for a question."""
 _PROGRESS = ", ".join(Progress.__struct_fields__)
 _ELECTION = (
     "election_offset, time_ms, broker_set, outcome, first, trigger_by, evidence, old_master, new_master, master_epoch, "
@@ -53,7 +57,7 @@ class SparkStore:
             raise UsageError(f"--serving needs {error.name}: pip install 'quorate[spark]'") from error
         self._connect: Callable[[], Any] = lambda: sql.connect(url, read_only=True)
         self._database: Any = None
-        self._worker = ThreadPoolExecutor(1, "serving")
+        self._reading: asyncio.Future[list[Any]] | None = None
         scheme = url.partition(":")[0]
         if scheme not in ("sqlite", "postgresql", "postgres"):
             raise UsageError(f"--serving {scheme}:…: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
@@ -95,7 +99,20 @@ class SparkStore:
         return Page(position=position, batch=batch, applied_ms=applied_ms, items=items)
 
     async def _ask(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
-        return await asyncio.get_running_loop().run_in_executor(self._worker, self._read, statement, values)
+        while self._reading is not None and not self._reading.done():
+            await asyncio.wait({self._reading})
+        answer: Future[list[Any]] = Future()
+
+        def read() -> None:
+            try:
+                answer.set_result(self._read(statement, values))
+            except BaseException as error:  # noqa: BLE001  Whoever asked is told.
+                answer.set_exception(error)
+
+        Thread(target=read, name="serving", daemon=True).start()
+        self._reading = asyncio.wrap_future(answer)
+        self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
+        return await asyncio.shield(self._reading)  # Who asked may have gone; the question goes on.
 
     def _read(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         try:
@@ -113,9 +130,11 @@ class SparkStore:
             database.close()
 
     async def close(self) -> None:
-        """Hang up."""
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._hang_up)
-        self._worker.shutdown(wait=False)
+        """Hang up, unless a question hangs."""
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=CLOSE_S)
+        if self._reading is None or self._reading.done():
+            self._hang_up()
 
 
 def _item(row: tuple[Any, ...]) -> ElectionItem:

@@ -21,6 +21,13 @@ from quorate_spark.serving import TABLES, Json, Progress
 
 WAIT_S: Final = 10
 """How long a connection, a lock or another writer is waited for."""
+SILENCE: Final = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": WAIT_S * 1_000,
+}
+"""When a host of PostgreSQL's that has gone without a word is given up."""
 STATEMENT_S: Final = 120
 """How long PostgreSQL may work on one statement."""
 LOCK: Final = 0x51554F52
@@ -138,7 +145,7 @@ class Postgres(Database):
         readonly = " -c default_transaction_read_only=on" if read_only else ""
         with _translated(self.public_name):
             self._connection: psycopg.Connection[Found] = psycopg.connect(
-                url, autocommit=True, connect_timeout=WAIT_S, options=limits + readonly
+                url, autocommit=True, connect_timeout=WAIT_S, options=limits + readonly, **SILENCE
             )
 
     @contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from quorate_spark.dashboard.panels import elections, health
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.spark_store import SparkStore
 from quorate_spark.dashboard.spool import Fact
 from quorate_spark.dashboard.whatif import WhatIf, spelled_out, worded
 from quorate_spark.serving import Election, Progress
@@ -241,6 +243,39 @@ def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:
     with_streams(act, serving=f"sqlite:///{tmp_path}/none.db")
     with pytest.raises(UsageError):
         Service(Settings(recorded=RECORDED, serving="mysql://x"), lambda: 0)
+
+
+def test_a_store_that_hangs_is_asked_once_and_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that says nothing any more: whoever asks gives up in time, no further question goes out behind the
+    first, and neither closing nor the end of the process waits for it.
+    """
+    asked, answers, hung_up = list[str](), threading.Event(), list[bool]()
+
+    class Silent:
+        def read(self, statement: str, _: object) -> list[Any]:
+            asked.append(threading.current_thread().name)
+            assert threading.current_thread().daemon
+            answers.wait(20)
+            return []
+
+        def close(self) -> None:
+            hung_up.append(answers.is_set())
+
+    async def run() -> None:
+        store = SparkStore("sqlite:///none.db")
+        monkeypatch.setattr(store, "_connect", Silent)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(store.progress(), 0.05)
+        assert len(asked) == 1
+        await asyncio.wait_for(store.close(), 10)
+        assert not hung_up
+        answers.set()
+        assert await store.progress() == []
+        await store.close()
+        assert (len(asked), hung_up) == (2, [True])
+
+    asyncio.run(run())
 
 
 def test_projections_say_how_they_are() -> None:

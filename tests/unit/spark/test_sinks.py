@@ -166,6 +166,15 @@ def test_a_url_of_no_store_is_refused(url: str) -> None:
     assert "secret" not in str(told.value)
 
 
+def test_a_host_that_is_gone_without_a_word_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection to PostgreSQL whose other end does not even acknowledge ends by itself, within half a minute."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(sql.psycopg, "connect", lambda _, **options: asked.update(options))
+    connect("postgresql://u@127.0.0.1/d")
+    assert asked["keepalives_idle"] + asked["keepalives_interval"] * asked["keepalives_count"] <= 30
+    assert asked["tcp_user_timeout"] == 1_000 * sql.WAIT_S
+
+
 def test_reading_makes_no_store(tmp_path: Path) -> None:
     """A reader of a store that is not there gets an error, and leaves no file behind."""
     with pytest.raises(StorageError):
