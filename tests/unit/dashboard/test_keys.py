@@ -328,6 +328,15 @@ def test_what_browsers_are_pushed_holds_the_beginning_of_a_long_value() -> None:
     assert (alone["value"]["value"], alone["cut"]) == (b64encode(b"x" * 5_000).decode(), False)
 
 
+@pytest.mark.parametrize("lease", [0x694D77AA9E38260F, -(1 << 53), (1 << 53) - 1, 7])
+def test_a_number_that_a_browser_would_round_is_told_as_text(lease: int) -> None:
+    """Leases have 64 bits; read as JavaScript reads numbers, the one that is told is still the very one."""
+    log = logged(put(b"a", lease=lease))
+    (told_,) = json.loads(msgspec.json.encode(events.one(view(log, log.tip.offset), 1)), parse_int=float)["events"]
+    assert told_["value"]["lease"] == (str(lease) if abs(lease) > (1 << 53) - 1 else lease)
+    assert (told_["value"]["key"], told_["value"]["value"]) == ("a", b64encode(b"v").decode())
+
+
 def test_the_leader_is_asked_for_what_is_left() -> None:
     """Only the leases of the page are asked for, of the leader; what it does not know stays unknown."""
     log, asked = logged(LeaseGranted(lease=7, ttl_s=5)), list[str]()

@@ -6,11 +6,12 @@ decoded but those that are shown.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from quorate.errors import UsageError
-from quorate.events import Event, KeyPut, RoleChangeAcknowledged
+from quorate.events import KeyPut, RoleChangeAcknowledged
 from quorate.model.words import sentence
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.rows import Names
@@ -22,6 +23,9 @@ COUNTED_MAX = 1_000_000
 WORDS_MAX = 16
 VALUE_BYTES = 1_024
 """Of a key's value in a list, and in what browsers are pushed."""
+
+EXACT_MAX: Final = (1 << 53) - 1
+"""The largest number up to which a browser counts."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +49,8 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     text: str
     tone: str
-    value: Event
+    value: object
+    """Its fields, as a browser can read them."""
     cut: bool
     """Only the beginning of a long value: ask for the event alone."""
 
@@ -78,9 +83,22 @@ def row(fact: Fact, spool: Spool, *, whole: bool = False) -> EventRow:
         request=stamp.request_id,
         text=sentence(fact.event),
         tone=tone(event),
-        value=event,
+        value=_readable(msgspec.to_builtins(event)),
         cut=cut,
     )
+
+
+def _readable(value: object) -> object:
+    """The same, numbers that a browser would round as text."""
+    match value:
+        case dict():
+            return {name: _readable(field) for name, field in value.items()}
+        case list():
+            return [_readable(one) for one in value]
+        case int() if abs(value) > EXACT_MAX:
+            return str(value)
+        case _:
+            return value
 
 
 def _numbers(names: Names, holds: Callable[[str], bool]) -> frozenset[int]:
