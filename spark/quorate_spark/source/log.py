@@ -64,6 +64,10 @@ class LostRangeError(LogError):
     """Events that are asked for are not there (any more)."""
 
 
+class MissingEventsError(LostRangeError):
+    """They are there no more, or never will be: no node coming back mends that."""
+
+
 class WrongLogError(LogError):
     """It is another cluster's log, or the same events at other positions."""
 
@@ -146,14 +150,14 @@ class EventLog:
     def records(self, start: int, end: int) -> Iterator[LogRecord]:
         """The events at positions from ``start`` to before ``end``, in order.
 
-        Raises LostRangeError when one is missing or a record carries no event offset, LogError without progress for
-        ``timeout_ms``.
+        Raises MissingEventsError when one is missing, LostRangeError when the range is not there or a record carries
+        no event offset, LogError without progress for ``timeout_ms``.
         """
         following: int | None = None if self._options.mirror else start
         for message in self._messages(start, end):
             record = _record(message)
             if following is not None and record.offset != following:
-                raise LostRangeError(f"event {following} is missing: event {record.offset} came instead")
+                raise MissingEventsError(f"event {following} is missing: event {record.offset} came instead")
             following = record.offset + 1
             yield record
 
@@ -201,7 +205,9 @@ class EventLog:
         if error.code() == KafkaError._PARTITION_EOF:
             return at if self._options.mirror else 0
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise LostRangeError(f"the log has no position {start} any more: {error}")
+            if start < self.begin():
+                raise MissingEventsError(f"the log has no position {start} any more: {error}")
+            raise LostRangeError(f"the log has no position {start} yet, where it is read: {error}")  # It lags.
         if not _transient(error):
             raise LogError(f"reading {self._options.topic}: {error}")
         return 0
@@ -281,7 +287,7 @@ def boundary(log: EventLog, options: SourceOptions, end: Literal["starting", "en
         return log.begin() if asked == "earliest" else log.end()
     position = log.position_of(asked)
     if position < log.begin():
-        raise LostRangeError(f"{end}Offset {asked} is before the log's first event")
+        raise MissingEventsError(f"{end}Offset {asked} is before the log's first event")
     if position > log.end():
         raise LostRangeError(f"{end}Offset {asked} is beyond the log's end")
     return position

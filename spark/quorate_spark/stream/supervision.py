@@ -16,11 +16,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from quorate.errors import InvariantBrokenError, PeerError, QuorateError, StorageError, UsageError
 from quorate_spark.sinks.store import ServingStore
-from quorate_spark.source.log import WrongLogError
+from quorate_spark.source.log import MissingEventsError, WrongLogError
 from quorate_spark.stream.queries import Query
 from quorate_spark.stream.settings import StreamSettings
 
-HALTING: Final = (UsageError, PeerError, InvariantBrokenError, WrongLogError)
+HALTING: Final = (UsageError, PeerError, InvariantBrokenError, WrongLogError, MissingEventsError)
 """Trouble that does not pass by itself."""
 
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", re.MULTILINE)

@@ -14,7 +14,16 @@ from quorate.events import ClusterCreated, UnknownSchemaError, schema_id
 from quorate.gateway.kafka import KafkaSettings
 from quorate.wire.kafka import Api
 from quorate_spark.source.columns import COLUMNS
-from quorate_spark.source.log import EventLog, GrowthPoll, LogError, LogRecord, LostRangeError, WrongLogError, pooled
+from quorate_spark.source.log import (
+    EventLog,
+    GrowthPoll,
+    LogError,
+    LogRecord,
+    LostRangeError,
+    MissingEventsError,
+    WrongLogError,
+    pooled,
+)
 from quorate_spark.source.options import SourceOptions
 from quorate_spark.source.pace import Deadline, Pace
 from quorate_spark.source.reader import BatchReader, Range, StreamReader
@@ -77,14 +86,25 @@ def test_a_rack_is_read_from_its_node() -> None:
 def test_a_range_that_was_trimmed_fails(served: ServedLog) -> None:
     """Events that are gone are an error at once, never silently left out."""
     served.log.start_offset = 6
-    with pytest.raises(LostRangeError, match="no position 3 any more"):
+    with pytest.raises(MissingEventsError, match="no position 3 any more"):
         list(EventLog(options(served)).records(3, 9))
+
+
+def test_what_is_gone_halts_a_query_and_what_is_not_there_yet_does_not(served: ServedLog) -> None:
+    """A trimmed range and a hole need somebody; a node that lags, and a new leader that knows less, catch up."""
+    assert issubclass(MissingEventsError, HALTING)
+    with pytest.raises(LostRangeError, match="no position 40 yet") as lagging:
+        list(EventLog(options(served)).records(40, 45))
+    with pytest.raises(LostRangeError, match="ends at 30") as behind:
+        stream(served).latestOffset({"log": "test-cluster", "next": 31}, ALL)
+    assert not isinstance(lagging.value, HALTING)
+    assert not isinstance(behind.value, HALTING)
 
 
 def test_a_hole_fails(served: ServedLog) -> None:
     """If the nodes leave an event out, the reader says which."""
     del served.log.batches[4], served.log.bases[4]
-    with pytest.raises(LostRangeError, match="event 12 is missing: event 15 came"):
+    with pytest.raises(MissingEventsError, match="event 12 is missing: event 15 came"):
         list(EventLog(options(served)).records(0, 30))
 
 

@@ -156,6 +156,15 @@ def test_what_needs_somebody_is_halted_and_the_others_go_on(world: World, by: st
     assert not world.supervisor.over
 
 
+def test_a_gap_that_a_worker_met_halts_its_query(world: World) -> None:
+    """Trying again would meet it again; the store says which event is missing."""
+    world.warm()
+    gap = "quorate_spark.source.log.MissingEventsError: event 12 is missing: event 15 came instead"
+    world.runs["serving"][-1].fail(f"Job aborted: Traceback (most recent call last):\n{gap}\n")
+    world.turn()
+    assert world.state("serving") == ("halted", gap.removeprefix("quorate_spark.source.log."))
+
+
 def test_when_all_are_halted_it_is_over(world: World) -> None:
     """Nothing is left to wait for."""
     world.warm()
