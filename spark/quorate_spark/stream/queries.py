@@ -96,7 +96,8 @@ def queries(
 
         def archived(query_id: str, batch_id: int, batch: DataFrame) -> None:
             taken = batch.toArrow()
-            if archive.apply(query_id, batch_id, taken):
+            archive.apply(query_id, batch_id, taken)
+            if taken.num_rows:  # Also of one that was appended before: it may have ended before it was noted.
                 store.note(_progress(query_id, batch_id, archive.position(), taken, clock_ms()))
 
         def start_archive(feed: Feed) -> StreamingQuery:

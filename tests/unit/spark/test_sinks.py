@@ -3,9 +3,11 @@
 import random
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
@@ -21,6 +23,9 @@ from quorate_spark.sinks import sql
 from quorate_spark.sinks.delta import Archive
 from quorate_spark.sinks.sql import connect
 from quorate_spark.sinks.store import LogGapError, OtherClusterError, OtherVersionError, ServingStore
+from quorate_spark.source import SourceOptions
+from quorate_spark.stream.queries import queries
+from quorate_spark.stream.settings import StreamSettings
 from tests.spark.batches import batches
 from tests.spark.compare import differences, stored
 from tests.spark.replay import replay
@@ -169,7 +174,7 @@ def test_a_url_of_no_store_is_refused(url: str) -> None:
 def test_a_host_that_is_gone_without_a_word_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection to PostgreSQL whose other end does not even acknowledge ends by itself, within half a minute."""
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(sql.psycopg, "connect", lambda _, **options: asked.update(options))
+    monkeypatch.setattr(psycopg, "connect", lambda _, **options: asked.update(options))
     connect("postgresql://u@127.0.0.1/d")
     assert asked["keepalives_idle"] + asked["keepalives_interval"] * asked["keepalives_count"] <= 30
     assert asked["tcp_user_timeout"] == 1_000 * sql.WAIT_S
@@ -211,6 +216,24 @@ def test_the_archive_holds_each_event_once(tmp_path: Path) -> None:
     assert held(tmp_path / "a") == [row(stamp, event) for stamp, event in told]
     assert len(DeltaTable(tmp_path / "a").file_uris()) < 6
     assert (tmp_path / "a" / ".gitignore").read_text() == "*\n"
+
+
+def test_an_archived_batch_that_was_not_noted_is_noted_when_it_comes_again(tmp_path: Path) -> None:
+    """The process ended between the commit of the archive and the note: ``progress`` says what the archive holds."""
+    told, store = story(2, 60), opened(tmp_path)
+    source = SourceOptions(nodes="h:1")
+    settings = StreamSettings(source=source, sink="x", checkpoint="y", archive=str(tmp_path / "a"))
+    Archive(settings.archive).apply("query", 0, table(told))
+    _, archive = queries(None, settings, store, lambda: 7)  # type: ignore[arg-type]
+    feed = archive._feed()
+    feed.named("query")
+    feed(SimpleNamespace(toArrow=lambda: table(told)), 0)  # type: ignore[arg-type]
+    progress = store.progress("archive")
+    assert progress is not None
+    assert (progress.position, progress.batch_id) == (len(told), 0)
+    feed(SimpleNamespace(toArrow=lambda: table(told)[:0]), 1)  # type: ignore[arg-type]
+    assert store.progress("archive") == progress
+    store.close()
 
 
 def test_the_archive_refuses_gaps_and_other_clusters(tmp_path: Path) -> None:
