@@ -21,7 +21,7 @@ from quorate_spark.serving import TABLES, Json, Progress
 
 WAIT_S: Final = 10
 """How long a connection, a lock or another writer is waited for."""
-SILENCE: Final = {
+SILENCE: Final[dict[str, Any]] = {
     "keepalives_idle": 5,
     "keepalives_interval": 5,
     "keepalives_count": 3,
