@@ -240,6 +240,18 @@ def test_a_stream_that_was_lost_before_its_first_fact_misses_none(faulty: Screen
     faulty.says("It is two events later.")
 
 
+def test_a_place_that_cannot_be_had_is_said(faulty: Screen) -> None:
+    """A click on the timeline whose offset nobody answers; an address that is a word of the language and no page."""
+    faulty.page.route("**/api/seek*", failing)
+    faulty.open("/timeline?range=all")
+    box = faulty.page.locator("#tl").bounding_box()
+    assert box
+    faulty.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 12)
+    faulty.until("() => document.querySelector('#toast').textContent.includes('too much replay is waiting')")
+    faulty.page.evaluate("() => { location.hash = '/constructor'; }")
+    faulty.says("There is no page “constructor”.")
+
+
 def test_two_thousand_sets_stay_usable(chromium: Browser, tmp_path: Path) -> None:
     """With 2,000 sets each has a tile with a name; when one is touched only its tile is drawn anew, and none moves."""
     log = tmp_path / "many.jsonl"

@@ -31,9 +31,10 @@ import * as whatif from "./pages/whatif.js";
 import { format, parse } from "./route.js";
 import { Store } from "./store.js";
 
-const PAGES = { now, timeline, elections, election, sets, set, members, member, journal, shard, sessions, session, keys, key, log, whatif, diff, streams };
+/** Of nobody's prototype: an address may say `constructor`. */
+const PAGES = { __proto__: null, now, timeline, elections, election, sets, set, members, member, journal, shard, sessions, session, keys, key, log, whatif, diff, streams };
 export const NAV = [["now", "Now", "n"], ["timeline", "Timeline", "t"], ["elections", "Elections", "e"], ["sets", "Broker sets", "s"], ["members", "Members", "m"], ["journal", "Journal", "j"], ["sessions", "Sessions", "c"], ["keys", "Keys", "k"], ["log", "Log", "l"], ["whatif", "What if", "w"], ["diff", "Diff", "d"], ["streams", "Streams", "r"]];
-const PARENT = { election: "elections", set: "sets", key: "keys", member: "members", shard: "journal", session: "sessions" };
+const PARENT = { __proto__: null, election: "elections", set: "sets", key: "keys", member: "members", shard: "journal", session: "sessions" };
 const PLAY_MS = 200;
 /** So many events unread, or so long, and the page calls itself behind. */
 const LAG_EVENTS = 50;
@@ -68,7 +69,7 @@ function makeView() {
     data: name => store.need(name)?.answer?.data ?? null,
     href: (page, key = "", params = {}) => format(page, key, route.at, params),
     here: params => format(route.page, route.key, route.at, { ...route.params, ...params }),
-    seek,
+    seek, toast,
     moment: time => moment(time, store.now),
     since: time => (t === null ? "" : span(t - time)),
   };

@@ -227,8 +227,10 @@ function bind(el) {
     if (!click || x < now().left) return;
     const t = now().time(x), end = el._view.head.time;
     if (end !== null && t >= end) return el._view.seek(null);
-    const { offset } = (await ask({ path: "seek", query: { t: Math.round(t) } }, null)).data;
-    el._view.seek(offset);
+    try {
+      const { offset } = (await ask({ path: "seek", query: { t: Math.round(t) } }, null)).data;
+      el._view.seek(offset);
+    } catch (error) { el._view.toast(error.message); }
   });
   el.addEventListener("pointerleave", () => { hover = null; redraw(); });
   el.addEventListener("keydown", event => {
