@@ -123,7 +123,9 @@ class DirectThread(AIOKafkaConsumerThread):
 
     def connections(self) -> frozenset[object]:
         """The connections there are: another one than before may lead to another cluster."""
-        return frozenset() if self._consumer is None else frozenset(list(self._consumer._client._conns.values()))  # noqa: SLF001  It has no public name.
+        if self._consumer is None:
+            return frozenset()
+        return frozenset(list(self._consumer._client._conns.values()))  # noqa: SLF001  It has no public name.
 
 
 class DirectConsumer(Consumer):
