@@ -34,7 +34,7 @@ SETTLE_S: Final = 3.0
 """After reading again, time for what was read to arrive before the audit may doubt it; doubled while nothing does."""
 SETTLE_MAX_S: Final = 30.0
 RETRY_S: Final = 1.0
-HELD_MAX: Final = 10_000
+HELD_MAX: Final = 500
 """Events that wait for proof; what is more is read again."""
 ANNOUNCE_S: Final = 0.05
 
@@ -204,8 +204,9 @@ class EventTable(faust.GlobalTable):
     # Whose log it is.
 
     def _hold(self, batch: Iterable[Any]) -> None:
-        self._held = [*self._held, *batch][:HELD_MAX]
-        if not self._proving:
+        events = list(batch)
+        self._held += events[: HELD_MAX - len(self._held)]
+        if events and not self._proving:
             self._proving = True
             self.add_future(self._prove())
 

@@ -139,7 +139,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "leases of the leader before": Mutant(
         "a new leader knows nothing of leases it did not grant",
-        edit(LeaseKeeper, "opened", "for lease in self._state().leases.values():", "for lease in ():"),
+        edit(LeaseKeeper, "opened", "iter(self._state().leases)", "iter(())"),
     ),
     "a lease not renewed": Mutant(
         "the holder of a lease is told that it is kept, and its time runs on",
@@ -230,7 +230,7 @@ EDITED: Final[dict[str, Mutant]] = {
     "a will taken from the living": Mutant("wills are handed on from living members", _taken_from_the_living),
     "an end forgotten": Mutant(
         "the end of a session that could not be decided is not tried again",
-        edit(SessionKeeper, "_settled", "elif session is not None:", "elif False:"),
+        edit(SessionKeeper, "_settled", "heappush(self._counted, (again, client, session_epoch))", "pass"),
         test=f"{UNIT}/controller/test_session_keeper.py",
     ),
     "a change passed over at a resume": Mutant(

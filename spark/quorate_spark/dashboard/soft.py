@@ -123,7 +123,7 @@ def part(before: Mapping[float, float], after: Mapping[float, float], share: flo
 
 
 class SoftState:
-    """The latest soft state; None while nobody watches."""
+    """The latest soft state; None until somebody watched."""
 
     def __init__(
         self,

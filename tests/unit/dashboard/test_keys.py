@@ -337,6 +337,14 @@ def test_a_number_that_a_browser_would_round_is_told_as_text(lease: int) -> None
     assert (told_["value"]["key"], told_["value"]["value"]) == ("a", b64encode(b"v").decode())
 
 
+def test_a_number_within_a_list_is_told_as_text_too() -> None:
+    """What brokers say of themselves has 64 bits."""
+    read = json.loads(
+        msgspec.json.encode(events._readable({"offsets": ({"max_offset": (1 << 53) + 1},)})), parse_int=float
+    )
+    assert read == {"offsets": [{"max_offset": str((1 << 53) + 1)}]}
+
+
 def test_the_leader_is_asked_for_what_is_left() -> None:
     """Only the leases of the page are asked for, of the leader; what it does not know stays unknown."""
     log, asked = logged(LeaseGranted(lease=7, ttl_s=5)), list[str]()

@@ -93,7 +93,7 @@ def _readable(value: object) -> object:
     match value:
         case dict():
             return {name: _readable(field) for name, field in value.items()}
-        case list():
+        case list() | tuple():
             return [_readable(one) for one in value]
         case int() if abs(value) > EXACT_MAX:
             return str(value)
