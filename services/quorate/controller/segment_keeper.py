@@ -162,11 +162,8 @@ class SegmentKeeper(Listener):
         names = tuple(islice(self._elections, BATCH))
         for name in names:
             del self._elections[name]
-            self.leaderless.pop(name, None)
-        state = self._state()
-        needed = tuple(
-            name for name in names if (found := segment(state, name)) is not None and wants_leader(state, found)
-        )
+        self._check(names)  # While they are decided, too, what changes may be what they wait for.
+        needed = tuple(name for name in names if name in self.leaderless)
         if needed:
             self._ask(ElectSegmentLeaders(segments=needed), self._elections, needed)
 
@@ -191,6 +188,8 @@ class SegmentKeeper(Listener):
             found = segment(state, name)
             if found is not None and wants_leader(state, found):
                 self.leaderless[name] = None
+            else:
+                self.leaderless.pop(name, None)
 
 
 def _lets_unclean_lead(event: ConfigChanged) -> bool:

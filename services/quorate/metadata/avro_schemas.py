@@ -78,17 +78,16 @@ def canonical(text: str) -> str:
     if len(made) > SCHEMA_BYTES_MAX:
         raise UsageError(f"a schema has at most {SCHEMA_BYTES_MAX} bytes")
     same = made.decode()
-    types_of(same)
+    reader = _Reader()
+    reader.type(msgspec.json.decode(same), "")
+    reader.check_defaults()
     return same
 
 
 @lru_cache(maxsize=_KEPT)
 def types_of(text: str) -> Type:
-    """The types of a schema. Raises UsageError."""
-    reader = _Reader()
-    read = reader.type(msgspec.json.decode(text), "")
-    reader.check_defaults()
-    return read
+    """The types of a ``canonical`` text, whose defaults were checked when it came in. Raises UsageError."""
+    return _Reader().type(msgspec.json.decode(text), "")
 
 
 def _ordered(value: Any, depth: int) -> Any:

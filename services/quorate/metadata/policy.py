@@ -62,7 +62,7 @@ class PolicySettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     text_length_max: int = 4096
     """Longest address, check code, capability or setting value, in characters."""
     listed_max: int = 10_000
-    """Most capabilities or topics a registration may list, and most settings that one change may name or a scope hold."""
+    """Most capabilities or topics a registration may list; most settings that one change may name, or a scope hold."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""

@@ -137,7 +137,9 @@ class DataDirectory:
     def _let_go_later(self) -> None:
         for worker in self._workers:
             worker.close(None)
-        self._sound = lambda: False  # This is not the loop's thread, and the node is gone: nothing more is written.
+        # This is not the loop's thread, and the node is gone: nothing more is written, or told.
+        self._sound = lambda: False
+        self.store.on_damage = lambda _: None
         self._used_by_workers.close()
 
     def _newest_segment(self) -> str:

@@ -28,6 +28,7 @@ from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.remoting.settings import RemotingSettings
+from quorate.history.replay import BYTES_PER_FRAME
 from quorate.history.settings import HistorySettings
 from quorate.metadata.balance_settings import BalanceSettings
 from quorate.metadata.policy import PolicySettings
@@ -383,6 +384,12 @@ def _contradictions(settings: NodeSettings) -> list[str]:
         problems.append(
             f"peers.frame_bytes_max: must be at least {longest}, a row of 6 MiB and three times "
             "engine.snapshots.chunk_bytes: no voter could take a snapshot with it"
+        )
+    longest = MAX_ROW_BYTES + 2 * BYTES_PER_FRAME
+    if settings.history.frame_bytes_max < longest:
+        problems.append(
+            f"history.frame_bytes_max: must be at least {longest}, a row of 6 MiB and what goes with it: no question "
+            "about a past with such a row could be answered"
         )
     if problems:
         return problems

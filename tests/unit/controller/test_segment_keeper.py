@@ -206,6 +206,23 @@ def test_a_segment_without_a_leader_gets_one_when_who_is_not_in_sync_may_lead() 
     assert not store.bench.controller.segments.leaderless
 
 
+def test_what_changes_while_an_election_is_decided_is_not_missed() -> None:
+    """A decision that nobody can lead waits for a round of the quorum; the setting that comes meanwhile counts."""
+    store = Store("m1", "m2", "m3")
+    store.shard()
+    store.alter("m1")
+    store.fence("m1")
+    bench = store.bench
+    for _ in range(3):
+        bench.after(0.1)
+    assert bench.engine.reads
+    bench.submit(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: "true"}))
+    bench.engine.commit()
+    bench.engine.confirm()
+    passing(bench, 5.0)
+    assert [event.leader for event in store.elections()] == ["m2"]
+
+
 def test_a_new_leader_looks_at_everything_once() -> None:
     """What the leader before had not done is done, elections and deletions."""
     store = Store("m1", "m2", "m3")

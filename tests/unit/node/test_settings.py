@@ -148,6 +148,7 @@ def test_what_the_environment_says_wrongly_is_told_with_its_variable(environ: di
         ({"controller": {"state_bytes_max": (2 << 30) + 1}}, "less than twice controller.state_bytes_max"),
         ({"peers": {"frame_bytes_max": 4 << 20}}, "peers.frame_bytes_max: must be at least 6684672"),
         ({"engine": {"snapshots": {"chunk_bytes": 1 << 20}}}, "peers.frame_bytes_max: must be at least 9437184"),
+        ({"history": {"frame_bytes_max": (8 << 20) - 1}}, "history.frame_bytes_max: must be at least 8388608"),
         ({"listeners": {"kafka": "10.1.2.3:9"}}, "listeners.kafka: 10.1.2.3 is not loopback"),
         ({"cluster": {"voters": [voter(1, "10.1.2.3")]}}, "cluster.key_file: voters that meet off loopback"),
         ({"surprise": {"a": 1}}, "surprise: unknown setting"),
