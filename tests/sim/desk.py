@@ -33,10 +33,11 @@ class Desk:
         """As ``KafkaServer._coordinates``: members of an earlier term are sent away, its own are had again."""
         term = self._leads()
         if term != self._term:
-            self.groups.clear()
             self._term = term
             if term:
                 self.groups.restore()
+            else:
+                self.groups.clear()
         return term != 0
 
     def _sweep(self) -> None:

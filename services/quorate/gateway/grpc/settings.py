@@ -65,7 +65,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     watch_answer_bytes: int = 64 * 1024
     """A watcher that catches up gets whole revisions until an answer is this large."""
     watch_turn: int = 500
-    """Events that watchers are told before other work gets its turn; what one of them is told of a change is told."""
+    """Events that watchers are told before other work gets its turn; one watcher's of one change are not parted."""
     watch_read_bytes: int = 16 * 1024
     """Of the log, at a time, for a watcher that starts before what is in memory: each event is decoded and folded."""
     replays_max: int = 2

@@ -99,6 +99,17 @@ class Watcher(Generic[G]):
 AnyWatcher = Watcher[Any]
 
 
+Found = dict[int, tuple[dict[AnyWatcher, None], list[bytes]]]
+"""Watchers that stand in one place, by its identity, and the keys that they watch."""
+
+
+def watching(found: Found) -> Iterator[tuple[AnyWatcher, list[bytes]]]:
+    """Who watches some of the keys that were looked up, and which."""
+    for place, names in found.values():
+        for watcher in tuple(place):
+            yield watcher, names
+
+
 class WatcherIndex:
     """Watchers by what they watch."""
 
@@ -147,17 +158,18 @@ class WatcherIndex:
         else:
             del self._others[watcher]
 
-    def placed(self, names: Iterable[bytes]) -> Iterator[tuple[AnyWatcher, list[bytes]]]:
-        """Who watches some of these keys, and which; but for ``others``, whom only a comparison tells. Each key is
-        looked up once, for however many watchers.
+    @property
+    def looks(self) -> int:
+        """How many looks tell who watches a key."""
+        return 1 + len(self._lengths)
+
+    def find(self, names: Iterable[bytes], found: Found) -> None:
+        """Add where those stand who watch some of these keys; but for ``others``, whom only a comparison tells. Each
+        key is looked up once, for however many watchers.
         """
-        found: dict[int, tuple[dict[AnyWatcher, None], list[bytes]]] = {}
         for name in names:
             for place in self._places(name):
                 found.setdefault(id(place), (place, []))[1].append(name)
-        for place, mine in found.values():
-            for watcher in tuple(place):
-                yield watcher, mine
 
     def _places(self, name: bytes) -> Iterator[dict[AnyWatcher, None]]:
         if name in self._keys:

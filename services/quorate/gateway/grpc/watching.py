@@ -19,7 +19,7 @@ from quorate.gateway.grpc.asking import Asking
 from quorate.gateway.grpc.codes import COMPACTED
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.watch_log import KEYS, LogFold
-from quorate.gateway.grpc.watchers import AnyWatcher, Happened, Watcher, WatcherIndex
+from quorate.gateway.grpc.watchers import AnyWatcher, Found, Happened, Watcher, WatcherIndex, watching
 
 ALL = -1
 """The watch id of what is told of all watchers of a stream, or of none."""
@@ -124,15 +124,21 @@ class WatchHub(Listener):
             for change in changes:
                 yield from self._tell_of(change)
                 self.seen = change.revision
-                yield LOOK * len(change.names) + 1
+                yield 1
         self.seen = self.context.controller.offset - 1
 
     def _tell_of(self, change: KeyChanges) -> Iterator[float]:
-        for watcher, names in self.live.placed(change.names):
-            yield self._tell_one(watcher, change, names)
+        found: Found = {}
+        names, at_once = change.names, 1 + int(self.context.settings.watch_turn / LOOK) // self.live.looks
+        for start in range(0, len(names), at_once):
+            some = names[start : start + at_once]
+            self.live.find(some, found)
+            yield LOOK * len(some) * self.live.looks
+        for watcher, mine in watching(found):
+            yield self._tell_one(watcher, change, mine)
         for watcher in self.live.others():
-            names = list(filter(watcher.covers, change.names))
-            yield self._tell_one(watcher, change, names) + LOOK * len(change.names)
+            mine = list(filter(watcher.covers, names))
+            yield self._tell_one(watcher, change, mine) + LOOK * len(names)
 
     def _tell_one(self, watcher: AnyWatcher, change: KeyChanges, names: list[bytes]) -> int:
         """Answers how many keys that were."""

@@ -242,7 +242,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._server.handler(request, respond)
         except Exception as error:  # noqa: BLE001  Raised in a turn of its own: here it would cost the client its answer.
-            respond(UNMADE)
+            respond(UNMADE, last=True)  # Whoever was handed it may answer too: that must not come as the next one's.
             self._server.scheduler.call_soon(partial(raises, error))
 
     def _respond(self, response: Response, *, without_body: bool = False, last: bool = False) -> None:

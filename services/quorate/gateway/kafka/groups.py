@@ -2,11 +2,11 @@
 
 Rules: no I/O; answers that must wait come through a callback, and every callback is called exactly once; it raises
 nothing, or it would cost others theirs, and it may bring the client's next request at once, so what is left to do after
-an answer looks at the group again. Groups are state of
-the leader: ``clear`` forgets them all, ``restore`` has them again as they last were stable, from the rows the cluster
-keeps. Nobody is told an assignment before the cluster keeps it, or of a place taken over while it keeps the
-predecessor: the next coordinator would know that one only, and fence its rightful successor. Groups, members and their
-bytes are bounded; silent members and empty groups are forgotten by ``sweep``.
+an answer looks at the group again. Groups are state of the leader: ``clear`` forgets them all, ``restore`` has them
+again as they last were stable, from the rows the cluster keeps. Nobody is told an assignment before the cluster keeps
+it, or of a place taken over while it keeps the predecessor: the next coordinator would know that one only, and fence
+its rightful successor. Groups, members and their bytes are bounded; silent members and empty groups are forgotten by
+``sweep``.
 Theory: Kafka's classic protocol. A group is *empty*, *joining* (waiting for every member to join, at most for the
 longest rebalance timeout), *syncing* (waiting for the leader's assignments, then until they are kept) or *stable*.
 Whoever has not synced a rebalance timeout after it was told its generation is out (KAFKA-12890). KIP-62 (timeouts),
@@ -31,6 +31,8 @@ from quorate.wire.kafka_responses import JoinedGroup
 
 GROUP_ID_MAX = 255
 """Characters."""
+SYNC_LOOK_S = 0.01
+"""The soonest that members which owe a sync are looked at again: a timer may be early by less than a millisecond."""
 PROTOCOLS_MAX = 32
 """Of one member; clients offer one to three."""
 NAME_BYTES_MAX = 255
@@ -307,14 +309,14 @@ class Groups:
             return
         if not group.timer:
             self._restart_timer(group, group.patience_s, self._expire_syncs)
-        self._answer_join(group, member, error)
+        self._answer_join(group, member, error, self._scheduler.monotonic())
 
-    def _answer_join(self, group: Group, member: Member, error: ErrorCode) -> None:
+    def _answer_join(self, group: Group, member: Member, error: ErrorCode, now: float) -> None:
         self._seen(member)
         if error:
             member.answer_join(JoinedGroup(error, "" if member.successor else member.id))
         else:
-            member.successor, member.owes_sync_since = False, self._scheduler.monotonic()
+            member.successor, member.owes_sync_since = False, now
             member.answer_join(self._membership(group, member))
 
     def _membership(self, group: Group, member: Member) -> JoinedGroup:
@@ -379,9 +381,10 @@ class Groups:
         if group.state in {"empty", "joining"} or group.generation != generation:
             return
         group.told = not error
+        now = self._scheduler.monotonic()  # One time for all: those of a generation are out together, or none.
         self._restart_timer(group, group.patience_s, self._expire_syncs)
         for member in [m for m in group.members.values() if m.joined]:
-            self._answer_join(group, member, error)
+            self._answer_join(group, member, error, now)
         if error:
             self._after_removal(group)
 
@@ -400,7 +403,8 @@ class Groups:
         if overdue:
             self._after_removal(group)
         else:
-            self._restart_timer(group, min(since for since, _ in owing) - until, self._expire_syncs)
+            left_s = min(since for since, _ in owing) - until
+            self._restart_timer(group, max(left_s, SYNC_LOOK_S), self._expire_syncs)
 
     def _empty(self, group: Group) -> None:
         group.vacate()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.gateway.grpc.watchers import AnyWatcher, Watcher, WatcherIndex
+from quorate.gateway.grpc.watchers import AnyWatcher, Found, Watcher, WatcherIndex, watching
 
 TEXT = st.binary(max_size=3).map(lambda text: bytes(97 + byte % 3 for byte in text))
 PAIRS = ((b"a", b"b"), (b"b", b"c"))
@@ -19,10 +19,18 @@ def watcher(key: bytes, end: bytes = b"") -> AnyWatcher:
     return Watcher(None, 0, key, end, 0)
 
 
+def placed(index: WatcherIndex, *names: bytes) -> Iterator[tuple[AnyWatcher, list[bytes]]]:
+    """Who watches some of these, and which."""
+    found: Found = {}
+    for name in names:
+        index.find([name], found)
+    return watching(found)
+
+
 def of(index: WatcherIndex, name: bytes) -> set[AnyWatcher]:
     """Who watches a key."""
     others = {one for one in index.others() if one.covers(name)}
-    return {one for one, names in index.placed([name]) if names == [name]} | others
+    return {one for one, names in placed(index, name) if names == [name]} | others
 
 
 @given(st.lists(st.tuples(TEXT, ENDS), max_size=8), TEXT.filter(bool), st.integers(0, 7))
@@ -94,7 +102,7 @@ def test_each_watcher_gets_the_keys_that_it_watches() -> None:
     key, prefix, longer, span = watcher(b"a1"), watcher(b"a", b"b"), watcher(b"a2", b"a3"), watcher(b"a1", b"c")
     for one in (key, prefix, longer, span):
         index.add(one)
-    assert dict(index.placed([b"b", b"a2", b"a1", b"a20"])) == {
+    assert dict(placed(index, b"b", b"a2", b"a1", b"a20")) == {
         key: [b"a1"],
         prefix: [b"a2", b"a1", b"a20"],
         longer: [b"a2", b"a20"],

@@ -8,7 +8,7 @@ import pytest
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
-from quorate.gateway.grpc.watching import NOT_TAKEN_S
+from quorate.gateway.grpc.watching import LOOK, NOT_TAKEN_S
 from quorate.metadata.commands import DeleteKeys, PutKey, PutTopic, Transact
 from tests.unit.gateway.grpc.house import House, Reader
 
@@ -181,6 +181,37 @@ def test_one_change_is_told_to_many_in_turns(monkeypatch: pytest.MonkeyPatch) ->
         assert [event[2] for event in told] == [*(b"k%04d" % number for number in range(names)), b"k"]
         assert [event[0] for event in told] == [gone] * names + [last]
         assert not reader.stream._queue
+
+
+def test_who_watches_the_keys_of_a_change_is_found_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With prefixes of many lengths a key takes as many looks."""
+    house = House()
+    for start in range(0, 1_000, 100):
+        txn(house, *(b"k" * 60 + b"%04d" % number for number in range(start, start + 100)))
+    reader = Reader(house)
+    for length in range(1, 51):
+        reader.watch(b"k" * length, b"k" * (length - 1) + b"l")
+        reader.next()
+    looks, turns = 0, list[int]()
+    find, tell = house.hub.live.find, house.hub._pass
+
+    def finding(names: Any, found: Any) -> None:
+        nonlocal looks
+        looks += len(names) * house.hub.live.looks
+        find(names, found)
+
+    def passing() -> None:
+        nonlocal looks
+        looks = 0
+        tell()
+        turns.append(looks)
+
+    monkeypatch.setattr(house.hub.live, "find", finding)
+    monkeypatch.setattr(house.hub, "_pass", passing)
+    house.bench.done(DeleteKeys(key=b"k", range_end=b"l"))
+    house.bench.after(1)
+    assert sum(turns) == 1_000 * 51
+    assert max(turns) <= 2 * house.context.settings.watch_turn / LOOK
 
 
 def test_a_watcher_that_catches_up_reads_few_keys_at_a_time() -> None:

@@ -771,6 +771,17 @@ def test_who_takes_a_place_over_has_its_own_time_to_sync() -> None:
         assert room.beat(silent, instance="i1") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_generation_owes_its_syncs_since_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the answers take to be made: its silent members are out together, and nobody waits for the rest."""
+    room, ticks = Room(), count()
+    now = room.groups._scheduler.monotonic
+    monkeypatch.setattr(room.groups._scheduler, "monotonic", lambda: now() + next(ticks) * 1e-5)
+    told = [room.join(instance=f"i{number}") for number in range(5)]
+    room.after(SETTINGS.group_initial_delay_s + 0.1)
+    assert all(told)
+    assert len({member.owes_sync_since for member in room.groups._groups["g"].members.values()}) == 1
+
+
 @pytest.mark.parametrize(
     ("who", "instance", "error"),
     [
