@@ -20,7 +20,7 @@ OTHERS = {"announced", "streams", "whatif"}
 def test_every_page_can_be_reached() -> None:
     """Each file of a page is imported under its name, is among the pages, and has a place in the menu or below one."""
     assert set(re.findall(r'^import \* as (\w+) from "./pages/\1.js";$', APP, re.MULTILINE)) == PAGES
-    (known,) = re.findall(r"^const PAGES = \{ (.*) \};$", APP, re.MULTILINE)
+    (known,) = re.findall(r"^const PAGES = \{ __proto__: null, (.*) \};$", APP, re.MULTILINE)
     (below,) = re.findall(r"^const PARENT = \{ (.*) \};$", APP, re.MULTILINE)
     parents = dict(re.findall(r'(\w+): "(\w+)"', below))
     assert set(known.split(", ")) == PAGES == {*NAV, *parents}
