@@ -192,8 +192,8 @@ def test_every_bad_request_has_its_answer_and_changes_nothing(pair: Speaker, quo
 
 
 def test_a_command_above_the_limit_of_an_entry_is_refused_by_every_node(pair: Speaker, quorate: QuorateCluster) -> None:
-    """By the leader when it decides, by the others when they would forward: 2005 at once; no link is lost. A header above
-    its own limit ends the connection.
+    """By the leader when it decides, by the others when they would forward: 2005 at once; no link is lost. A header
+    above its own limit ends the connection.
     """
     known = {"clusterName": "C", "brokerName": pair.set}
     pair.quiet(1013, **known, appliedBrokerId=3, registerCheckCode=f"{pair.serves(3)};1")
