@@ -12,7 +12,7 @@ missing (on a mirror the end may be markers).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import faust
@@ -178,20 +178,25 @@ class EventTable(faust.GlobalTable):
     async def on_start(self) -> None:
         """Before Faust follows: make sure the log is ours, and catch up in bulk."""
         await super().on_start()
+        await self._until(lambda: self._prepare(self.materialized_views.folding), "catching up")
+
+    async def _until(self, attempt: Callable[[], Awaitable[bool]], doing: str) -> bool:
+        """Try again and again, and say what is in the way, until it succeeds; False on another's log, or at the end."""
         materialized_views = self.materialized_views
         while not self.should_stop and materialized_views.folding.failed is None:
             try:
-                if await self._prepare(materialized_views.folding):
+                if await attempt():
                     materialized_views.trouble = ""
-                    return
+                    return True
                 materialized_views.trouble = f"the log is shorter than our position {materialized_views.offset}"
             except OtherLogError as error:
                 materialized_views.folding.fail(str(error))
             except (KafkaError, PeerError, UnreachedError, OSError) as error:
-                materialized_views.trouble = f"catching up: {error}"
+                materialized_views.trouble = f"{doing}: {error}"
             failed: Failure | None = materialized_views.folding.failed
             self.log.warning("%s", failed.reason if failed is not None else materialized_views.trouble)
             await self.sleep(RETRY_S)
+        return False
 
     async def _prepare(self, folding: Folding) -> bool:
         def progress(end: int) -> None:
@@ -212,27 +217,19 @@ class EventTable(faust.GlobalTable):
 
     async def _prove(self) -> None:
         """Apply what is held as soon as the log proves to be ours; stand still when it is another."""
-        materialized_views = self.materialized_views
-        proved = None
-        while proved is None and not self.should_stop and materialized_views.folding.failed is None:
-            connections = self.app.consumer.connections()
-            try:
-                async with LogReader(materialized_views.settings, asyncio.get_running_loop().time) as reader:
-                    if await reader.place(materialized_views.store.position) is not None:
-                        proved, materialized_views.trouble = connections, ""
-                        continue
-                materialized_views.trouble = f"the log is shorter than our position {materialized_views.offset}"
-            except OtherLogError as error:
-                materialized_views.folding.fail(str(error))
-            except (KafkaError, PeerError, UnreachedError, OSError) as error:
-                materialized_views.trouble = f"whose log this is: {error}"
-            failed: Failure | None = materialized_views.folding.failed
-            self.log.warning("%s", failed.reason if failed is not None else materialized_views.trouble)
-            await self.sleep(RETRY_S)
+        proved = await self._until(self._place, "whose log this is")
         held, self._held = self._held, []
-        self._proved, self._proving = proved, False
-        if proved is not None:
+        self._proving = False
+        if proved:
             self.apply_changelog_batch(held)
+
+    async def _place(self) -> bool:
+        connections = self.app.consumer.connections()
+        async with LogReader(self.materialized_views.settings, asyncio.get_running_loop().time) as reader:
+            if await reader.place(self.materialized_views.store.position) is None:
+                return False
+        self._proved = connections
+        return True
 
     # Reading again.
 
