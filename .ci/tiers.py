@@ -206,7 +206,7 @@ def everything() -> list[Step]:
         pytest("without the native leaf", 300, BYTES, "-n", "2", QUORATE_PURE="1"),
         pytest("laws, at length", 900, ["tests/property", "tests/model"], "-n", "2", QUORATE_HYPOTHESIS="all"),
         *at_length(),
-        sim("simulator, all seeds", "1..2000", 1800),
+        sim("simulator, all seeds", "1..2000", 2700),
         Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 900),
         Step("fuzzers", [sys.executable, "tests/fuzz/all.py", "--seconds", "60"], 600),
     ]

@@ -253,11 +253,13 @@ class Simulation:
             cluster.crash(node, "kill", 0.0)
         if not down and len(cluster.voters) > 1:
             leader.loop.io(lambda: leader.node.engine.step_down("a disk is low"))
-        followed = self.fleet.bereave()
+        # A follower that needs a snapshot may be needed to commit.
         self._wait(
-            "nobody leads while a disk is low",
-            lambda: len(cluster.voters) == 1 or any(one.node.engine.term > leads for one in cluster.leaders()),
+            "nobody decides while a disk is low",
+            lambda: everybody == 1 or any(one.node.engine.decidable_term() > leads for one in cluster.leaders()),
+            lambda: cluster.counts["snapshot chunks"],
         )
+        followed = self.fleet.bereave()
         self._wait("no master is elected while a disk is low", followed)
         if seen.grown > grown:
             raise ViolationError(HELD_BACK, f"{seen.grown - grown} events, and the disk of n{low} is low")

@@ -5,8 +5,8 @@ leadership ends the tip is gone. An answer leaves only after commit and apply. A
 an unchanged fact) was read from the tip too: it waits for a leadership confirmed *after* it was read, and for the last
 entry it was read from. (That entry's commit alone proves nothing about now: the acknowledgements may be older than
 another leader, whose commits the tip does not know; a paused leader finds both in its sockets when it wakes up.) A word
-that somebody is there waits for no entry where what is applied answers it as the tip does: nothing in flight is about
-it, and heartbeats are not to take as long as others' writes.
+that somebody is there waits for no entry where nothing in flight is about him, and what is applied answers as the tip
+does: heartbeats are not to take as long as others' writes.
 
 Theory: entries of a lost leadership stay *in doubt*: if one is seen committed after all, its caller still gets the
 answer; if another entry takes its index, or a later term of this node opens before it was seen, it provably never
@@ -162,7 +162,7 @@ class Decider(Listener):
         elif isinstance(pending.request, KeepLease):
             self._leases.heard(pending.request.lease)
         if not decision.events:
-            if self._in_flight and isinstance(pending.request, HearMember | KeepLease):
+            if self._in_flight and self._untouched(tip, pending.request):
                 applied = self._machine
                 if decide(applied.state, pending.request, context) == decision:
                     pending.stage = Stage.CONFIRMING
@@ -175,6 +175,19 @@ class Decider(Listener):
             self._after_tip(pending, Refused(refuse("NoRoom", lack), tip.offset))
             return True
         return self._propose(tip, pending, decision, context)
+
+    def _untouched(self, tip: Tip, request: Command) -> bool:
+        """Is nothing in flight about the member or the lease that says it is there? Whatever changes is another object
+        then, though it may be equal again: one that is fenced and unfenced in flight must not hear that it never was.
+        """
+        applied = self._machine.state
+        match request:
+            case HearMember(name=name):
+                return tip.state.members.get(name) is applied.members.get(name)
+            case KeepLease(lease=lease):
+                return tip.state.leases.get(lease) is applied.leases.get(lease)
+            case _:
+                return False
 
     def _look(self, tip: Tip, term: Term) -> Context:
         """What time it is and who lives; the decisions of the next moment see the same."""

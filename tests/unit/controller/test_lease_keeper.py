@@ -120,6 +120,18 @@ def test_a_keep_alive_waits_for_writes_about_its_lease_alone() -> None:
     assert [type(outcome) for outcome in (*revoked, *late)] == [Answered, Refused]
 
 
+def test_a_keep_alive_waits_for_a_lease_that_ends_and_is_granted_anew_in_flight() -> None:
+    """The same number with the same time, and none of the keys that the first one had."""
+    bench = keeping()
+    bench.done(GrantLease(lease=7, ttl_s=2))
+    ended, anew = bench.submit(RevokeLease(lease=7)), bench.submit(GrantLease(lease=7, ttl_s=2))
+    kept = bench.submit(KeepLease(lease=7))
+    bench.engine.confirm()
+    assert (ended, anew, kept) == ([], [], [])
+    bench.engine.commit()
+    assert [outcome.offset for outcome in kept] == [bench.machine.offset]
+
+
 def test_a_revoked_lease_does_not_expire_too() -> None:
     """One end, and one that is granted anew under its number lives its own time."""
     bench = keeping()

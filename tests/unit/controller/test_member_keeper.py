@@ -135,6 +135,25 @@ def test_a_heartbeat_waits_for_what_is_in_flight_about_its_member() -> None:
     assert told.offset == drained[0].offset == bench.machine.offset
 
 
+def test_who_is_fenced_and_heard_again_in_flight_is_told_when_both_are_sure() -> None:
+    """What is applied has it as unfenced as the tip does, and between them its work may have gone to another: told now,
+    it would take itself for unfenced all along.
+    """
+    bench = keeping()
+    epoch = registered(bench)
+    applied = bench.machine.offset
+    for _ in range(26):  # Nothing is committed meanwhile.
+        bench.after(0.1)
+    back = bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch))
+    again = bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch))
+    bench.engine.confirm()
+    assert (back, again) == ([], [])
+    bench.engine.commit()
+    bench.engine.confirm()
+    assert [type(event) for event in facts(bench, applied)] == [MemberFenced, MemberUnfenced]
+    assert [outcome.offset for outcome in (*back, *again)] == [bench.machine.offset] * 2
+
+
 def test_a_stale_heartbeat_keeps_nobody_alive() -> None:
     """It is refused, and counts as no word of the member."""
     bench = keeping()
