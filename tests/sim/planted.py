@@ -196,8 +196,17 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "a word answered before its time": Mutant(
         "a heartbeat is answered by the tip, and does not wait until that is committed",
-        edit(Decider, "decide", "if decide(applied.state, pending.request, context) == decision:", "if True:"),
+        together(
+            edit(Decider, "decide", "if decide(applied.state, pending.request, context) == decision:", "if True:"),
+            edit(Decider, "_untouched", "is applied.members.get(name)", "is not None"),
+        ),
         test=f"{UNIT}/controller/test_member_keeper.py::test_a_heartbeat_waits_for_what_is_in_flight_about_its_member",
+    ),
+    "fenced and back unseen": Mutant(
+        "a member that is fenced and unfenced in flight is answered of what is applied, where it is unfenced too",
+        edit(Decider, "_untouched", "is applied.members.get(name)", "is not None"),
+        test=f"{UNIT}/controller/test_member_keeper.py"
+        "::test_who_is_fenced_and_heard_again_in_flight_is_told_when_both_are_sure",
     ),
     "a stale member heard": Mutant(
         "a member that was replaced is told that it is there",
