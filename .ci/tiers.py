@@ -207,7 +207,7 @@ def everything() -> list[Step]:
         pytest("laws, at length", 900, ["tests/property", "tests/model"], "-n", "2", QUORATE_HYPOTHESIS="all"),
         *at_length(),
         sim("simulator, all seeds", "1..2000", 2700),
-        Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 900),
+        Step("mutants", module("tests.sim", "--mutants", "--seeds", "1..400"), 1500),
         Step("fuzzers", [sys.executable, "tests/fuzz/all.py", "--seconds", "60"], 600),
     ]
 

@@ -343,7 +343,12 @@ MUTANTS: dict[str, Mutant] = {
     "own request limits": Mutant("a node's own settings decide what state is", _own_request_limits),
     "sum not taken off": Mutant("a row that is deleted stays in the sum", _sum_not_taken_off),
     "no log check": Mutant("votes go to candidates whose log is behind", _no_log_check),
-    "no generation check": Mutant("a sync report from before a truncation is believed", _no_generation_check),
+    "no generation check": Mutant(
+        "a sync report from before a truncation is believed",
+        _no_generation_check,
+        test="tests/unit/consensus/test_journal.py"
+        "::test_a_report_from_before_a_truncation_does_not_count_entries_after_it",
+    ),
     "truncates what matches": Mutant("entries that match are truncated and written again", _truncates_what_matches),
     "forgets that it forgot": Mutant(
         "a node that lost its journal votes and acknowledges as before", _forgets_that_it_forgot
