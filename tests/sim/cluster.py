@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.consensus.journal.journal import Journal
+from quorate.consensus.journal.journal import Journal, JournalDamagedError
 from quorate.consensus.ports import Index, NodeId, RaftEngine, Term
 from quorate.consensus.storage.directory import Directory, decode_voter
 from quorate.consensus.storage.store import StoreDamagedError, read_applied
@@ -273,6 +273,8 @@ class Process:
         if isinstance(error, StoreDamagedError):
             with suppress(InjectedError):  # Then the next start says what is to be done.
                 self._give_up_store(error, self.node.directory)
+        elif isinstance(error, JournalDamagedError) and self.host.disk.rotten:
+            self.cluster.counts["rotten journals met by who runs"] += 1
         elif not excused(error):
             raise ViolationError("no node stops by itself", f"n{self.node_id}: {type(error).__name__}: {error}")
         self.cluster.counts["fail-stops"] += 1
@@ -399,7 +401,7 @@ class Cluster:
         """May it vote as soon as it hears of anybody? Not if its journal was lost, and it has not come back since."""
         if self.votes(node) and node not in self.untold:
             self.forgetful.discard(node)
-        return node not in self.forgetful and not self.hosts[node].disk.bad
+        return node not in self.forgetful and not self.hosts[node].disk.unsound
 
     def votes(self, node: NodeId) -> bool:
         """Does it vote, and would it after a crash now? That it is back is on its disk a moment after it votes; and a
@@ -407,7 +409,7 @@ class Cluster:
         """
         host = self.hosts[node]
         kept = None if host.disk.small is None else decode_voter(host.disk.small)
-        if host.process is None or kept is None or host.disk.bad or not host.process.node.engine.voting:
+        if host.process is None or kept is None or host.disk.unsound or not host.process.node.engine.voting:
             return False
         return kept.admitted and not kept.may_not_vote
 

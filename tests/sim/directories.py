@@ -59,7 +59,7 @@ class Directories:
         """For later: of a node that is stopped, or an image of the disk while it runs."""
         host = self._cluster.hosts[node]
         disk = host.disk
-        if disk.small is None or disk.hurt or disk.bad or host.store_hurt or not self._cluster.remembers(node):
+        if disk.small is None or disk.hurt or disk.unsound or host.store_hurt or not self._cluster.remembers(node):
             return
         running = host.process is not None
         self._cluster.counts["directories copied: running" if running else "directories copied: stopped"] += 1
@@ -103,7 +103,7 @@ class Directories:
         """A peer's directory in the place of one's own; then the own one again."""
         cluster = self._cluster
         mine, theirs = cluster.hosts[node], cluster.hosts[of]
-        if theirs.disk.small is None or mine.disk.small is None or theirs.disk.bad or mine.disk.bad:
+        if theirs.disk.small is None or mine.disk.small is None or theirs.disk.unsound or mine.disk.unsound:
             return
         running = theirs.process is not None
         rows, small = theirs.store.copied(running=running, loss=loss), theirs.disk.small
@@ -126,7 +126,7 @@ class Directories:
         if any(host.disk.small is None or not host.disk.begun or host.store.empty for host in hosts):
             return
         # What is in the place of a store that was given up is put aside unread, and kept there, whosever it is.
-        if any(host.store_hurt or host.disk.bad for host in hosts):
+        if any(host.store_hurt or host.disk.unsound for host in hosts):
             return
         for host in hosts:
             cluster.crash(host.node_id, loss, down_s)

@@ -158,6 +158,8 @@ class SimDisk:
         """Bytes, as who asks is told; what is written takes none of it."""
         self.bad: set[tuple[str, int]] = set()
         """Sectors of files that cannot be read any more, by number."""
+        self.rotten: set[str] = set()
+        """Sealed segments of a running node's journal that are not what was written any more."""
         self.on_synced: Callable[[], None] = lambda: None
         self.lost_bytes = 0
         self.torn_writes = 0
@@ -275,9 +277,11 @@ class SimDisk:
     def end_job(self, name: int) -> None:
         """A job in flight is done: all of it happened."""
         at = next(at for at, job in enumerate(self._jobs) if id(job) == name)
-        job = self._jobs.pop(at)
+        job, had_rotten = self._jobs.pop(at), bool(self.rotten)
         for op in job:
             self._happen(op)
+        if had_rotten and not self.rotten:  # Its entries were trimmed before anybody read them.
+            self.hurt = False
         if job:
             self.on_synced()
 
@@ -290,6 +294,7 @@ class SimDisk:
             case _Remove():
                 self.image.pop(op.name, None)
                 self.bad = {at for at in self.bad if at[0] != op.name}
+                self.rotten.discard(op.name)
                 self._unsynced = [write for write in self._unsynced if write.name != op.name]
                 self._clean = [write for write in self._clean if write.name != op.name]
             case _StoreSync():
@@ -384,8 +389,18 @@ class SimDisk:
         """The directory is lost (the process must be dead)."""
         self.view, self.image, self._unsynced, self._clean = {}, {}, [], []
         self._jobs, self._job = [], None
-        self.bad = set()
+        self.bad, self.rotten = set(), set()
         self.hurt = True
+
+    def settled(self, name: str) -> bool:
+        """Is what reads see of a file what a power loss would leave, with nothing of it under way?"""
+        under_way = [*self._unsynced, *self._clean, *(op for job in self._jobs for op in job)]
+        return not any(getattr(op, "name", "") == name for op in under_way)
+
+    @property
+    def unsound(self) -> bool:
+        """Will a node sooner or later meet something in its journal that it cannot read, or that is another?"""
+        return bool(self.bad or self.rotten)
 
     # Whole directories (``directories``).
 

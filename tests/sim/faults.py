@@ -18,6 +18,7 @@ from quorate.consensus.journal.frames import (
     SEAL_BYTES,
     decode_frame,
     decode_header,
+    decode_seal,
     seed_of,
 )
 from quorate.consensus.ports import NodeId
@@ -417,12 +418,16 @@ class Nemesis:
 
     def _rot(self) -> None:
         """A bit flips, a sector is never written or written elsewhere, a file is cut short (at a record's edge, as by a
-        crash, or anywhere) or gone: all of it in a journal, while its node is down, and only while every other node may
-        vote.
+        crash, or anywhere) or gone: all of it in a journal, while its node is down; or bits and sectors of what is
+        sealed, beneath a node that runs (consensus/storage/scrub.py). Only while every other node may vote.
         """
         self._of_one(self._rot_of)
 
     def _rot_of(self, node: NodeId, down_s: float) -> bool:
+        disk = self._cluster.hosts[node].disk
+        if self._random.random() < 0.5 and (damage := damage_sealed(disk, self._random)) is not None:
+            self._cluster.counts[f"rot beneath who runs: {damage}"] += 1
+            return True
         self._cluster.crash(node, self._loss(), down_s)
         self._cluster.forgetful.add(node)  # Until it is seen to vote.
         self._cluster.lost_at[node] = self._cluster.world.now  # In the last frames it looks like a crash to the node.
@@ -680,6 +685,31 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
         new = disk.view[random.choice(names)][SECTOR : 2 * SECTOR] if kind == "misdirected sector" else bytes(SECTOR)
         content[at : at + SECTOR] = new
     disk.image[name] = bytearray(content)
+    return kind
+
+
+def damage_sealed(disk: SimDisk, random: Random) -> str | None:
+    """Hurt a sealed segment in which nothing is under way, beneath a process that may remember all of it; what was
+    done. None: there is no such segment, or the journal is hurt already.
+    """
+    seals = {name: decode_seal(bytes(disk.view[name][:FRAMES_AT])) for name in written(disk)[:-1] if disk.settled(name)}
+    ends = {name: seal.end for name, seal in seals.items() if seal is not None and seal.end > FRAMES_AT}
+    if disk.hurt or not ends:
+        return None
+    name = random.choice(sorted(ends))
+    content, kind = bytearray(disk.view[name]), random.choice(("bit", "lost sector", "misdirected sector"))
+    if kind == "bit":
+        content[random.randrange(FRAMES_AT, ends[name])] ^= 1 << random.randrange(8)
+    else:
+        at = random.randrange(FRAMES_AT, ends[name], SECTOR)
+        end = min(at + SECTOR, ends[name])
+        new = disk.view[name][SECTOR : 2 * SECTOR] if kind == "misdirected sector" else bytes(SECTOR)
+        content[at:end] = new[: end - at]
+    if content == disk.view[name]:
+        return None
+    disk.view[name], disk.image[name] = content, bytearray(content)
+    disk.hurt = True
+    disk.rotten.add(name)
     return kind
 
 

@@ -536,6 +536,10 @@ EDITED: Final[dict[str, Mutant]] = {
         "damage in old batches waits until somebody asks for them",
         edit(Scrub, "slices", "yield from self._events()", "yield 0"),
     ),
+    "the journal is not read again": Mutant(
+        "damage in sealed segments waits until a start, or somebody who needs old entries",
+        edit(Scrub, "slices", "yield from self._segment(segment)", "yield 0"),
+    ),
     "a batch is believed": Mutant(
         "a batch that is not what was written is served, and passed over when all is read again",
         edit(EventLog, "_checked", "last = key_offset(key)", "return parse_batch(batch)[0]"),

@@ -216,6 +216,7 @@ class Simulation:
             client.stop()
         hosts = self.cluster.hosts.values()
         self._wait("what is rotten in a store is not found", lambda: not any(h.store.hurt for h in hosts))
+        self._wait("what is rotten in a journal is not found", lambda: not any(h.disk.rotten for h in hosts))
         self._wait("the nodes do not become equal", self._equal, lambda: self.cluster.counts["snapshot chunks"])
         self._wait("a watch is not told everything", lambda: self.watches.settled)
         self._break_links()

@@ -9,7 +9,7 @@ from quorate.consensus.journal.recovery import recover
 from quorate.consensus.ports import NodeId
 from quorate.consensus.storage_settings import JournalSettings
 from tests.sim.disk import SimDisk
-from tests.sim.faults import damage_journal
+from tests.sim.faults import damage_journal, damage_sealed
 from tests.stand_ins import InlineWorker, ManualClock
 
 SMALL = JournalSettings(segment_bytes=8192, max_entry_bytes=2048, read_bytes=4096)
@@ -49,3 +49,22 @@ def test_damage_is_done_only_where_something_durable_shows_it(sizes: list[int], 
         else:
             assert left is None or left.seq == whole.seq, (seed, kind)
     assert found > 50
+
+
+def test_what_is_hurt_beneath_a_running_node_is_sealed_and_is_found() -> None:
+    """A bit or a sector of a segment in which nothing changes any more: whoever reads it again, or starts, sees that.
+    A journal is hurt once; one that has sealed nothing, or writes to what it sealed, is not hurt.
+    """
+    assert damage_sealed(written([400], at_once=False), Random(1)) is None
+    kinds = set()
+    for seed in range(100):
+        disk = written([900] * 30, at_once=False)
+        kind = damage_sealed(disk, Random(seed))
+        if kind is None:  # What was to be written there is what was there.
+            continue
+        kinds.add(kind)
+        assert disk.hurt and len(disk.rotten) == 1 and disk.view == disk.image
+        assert damage_sealed(disk, Random(seed)) is None
+        with pytest.raises(JournalDamagedError):
+            recover(disk)
+    assert kinds == {"bit", "lost sector", "misdirected sector"}
