@@ -539,6 +539,7 @@ EDITED: Final[dict[str, Mutant]] = {
     "the journal is not read again": Mutant(
         "damage in sealed segments waits until a start, or somebody who needs old entries",
         edit(Scrub, "slices", "yield from self._segment(segment)", "yield 0"),
+        test=f"{UNIT}/consensus/test_scrub.py::test_a_sealed_segment_that_changed_is_met",
     ),
     "a batch is believed": Mutant(
         "a batch that is not what was written is served, and passed over when all is read again",
