@@ -422,12 +422,15 @@ class Nemesis:
         sealed, beneath a node that runs (consensus/storage/scrub.py). Only while every other node may vote.
         """
         self._of_one(self._rot_of)
+        self._of_one(self._rot_beneath)
+
+    def _rot_beneath(self, node: NodeId, _down_s: float) -> bool:
+        damage = damage_sealed(self._cluster.hosts[node].disk, self._random)
+        if damage is not None:
+            self._cluster.counts[f"rot beneath who runs: {damage}"] += 1
+        return damage is not None
 
     def _rot_of(self, node: NodeId, down_s: float) -> bool:
-        disk = self._cluster.hosts[node].disk
-        if self._random.random() < 0.5 and (damage := damage_sealed(disk, self._random)) is not None:
-            self._cluster.counts[f"rot beneath who runs: {damage}"] += 1
-            return True
         self._cluster.crash(node, self._loss(), down_s)
         self._cluster.forgetful.add(node)  # Until it is seen to vote.
         self._cluster.lost_at[node] = self._cluster.world.now  # In the last frames it looks like a crash to the node.
