@@ -6,7 +6,8 @@ asked, for the leader counts from when it heard.
 Theory: a lease is a promise in both directions. It does not end within its time from a word that was answered, whoever
 leads by then and however fast its clock runs; and once its holder is silent it ends, with its keys, however often the
 leader changes: its time, the period of notes and the grace later. What counts is the time in which something was
-committed, for nobody can end a lease without a leader.
+committed, for nobody can end a lease without a leader, and in which the node that leads now was there: one that starts
+anew does not know how long a note stood before, and no note of a lease of a second can say less than a second.
 """
 
 from collections.abc import Callable
@@ -26,9 +27,7 @@ ENDS: Final = "a lease ends in its time, however often the leader changes"
 IDLE_S: Final = 0.5
 """A pause between two commits that is longer counts as none of a leader's time."""
 LATE_S: Final = 5.0
-"""For a last word that is on its way, what is noticed by sweeps and tried again, and for starts: of a lone node that is
-killed three times a second each counts as time in which somebody led.
-"""
+"""For a last word that is on its way, and for what is noticed by sweeps and tried again."""
 TTL_S: Final = 1
 """The shortest: what is left of it must run out in the time a run has."""
 FAST: Final = 1.05
@@ -108,6 +107,8 @@ class Holders:
         self.led_s = 0.0
         """How long there was a leader that could commit."""
         self._committed_s = 0.0
+        self._began_s: dict[tuple[int, int], float] = {}
+        """By node and life: when it was first seen, in leaders' time."""
         self.stopped = False
 
     def start(self) -> None:
@@ -155,10 +156,20 @@ class Holders:
         if now - self._committed_s < IDLE_S:
             self.led_s += now - self._committed_s
         self._committed_s = now
+        for process in self.cluster.processes():
+            self._began_s.setdefault((process.node_id, process.incarnation), self.led_s)
         latest_s = TTL_S * FAST + LEASE_CHECKPOINT_S + LEASE_GRACE_S + LATE_S
         for lease in self._attached if self._in_time else ():
-            if (silent_s := self.led_s - self.asked[lease]) > latest_s:
+            silent_s = self.led_s - self.asked[lease]
+            if silent_s > latest_s and self._leader_was_there_s() > latest_s:
                 raise ViolationError(ENDS, f"{lease} lives {silent_s:.3f} s after its holder's last word")
+
+    def _leader_was_there_s(self) -> float:
+        """For how long, in leaders' time, the node that leads has lived; 0 when none does."""
+        if not (leaders := self.cluster.leaders()):
+            return 0.0
+        leader = max(leaders, key=lambda process: process.node.engine.term)
+        return self.led_s - self._began_s[leader.node_id, leader.incarnation]
 
     def _detach(self, key: str) -> None:
         lease = self._lease_of.pop(key, 0)

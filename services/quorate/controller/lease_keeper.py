@@ -10,6 +10,10 @@ node tells another *when*; each node measures by its own clock how long a note s
 never longer than it does. A note is written once a holder was silent for half of ``lease_checkpoint_s``. Where the
 last leader had not led for a whole one, what may have been silent under both is written down at once: so a holder's
 last word is at most ``lease_checkpoint_s`` and the change of leaders older than its note, however often they change.
+
+A node that starts anew does not know how long a note stood before. So a leader renews one that it finds after a second,
+then after two, four, and so on: where every leader is a node that has just started, a third or more of what it lives
+counts. A life of less than a second leaves nothing: notes are in seconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,7 +56,7 @@ class _Opening(NamedTuple):
 
 
 class _Watched:
-    __slots__ = ("again_s", "due", "ends", "heard", "lease", "note_at")
+    __slots__ = ("again_s", "due", "ends", "heard", "lease", "note_at", "within_s")
 
     def __init__(self, lease: int, now: float, left_s: float, grace_s: float, within_s: float) -> None:
         self.lease = lease
@@ -63,12 +67,15 @@ class _Watched:
         """So much later its holder may still find a new leader."""
         self.note_at = 0.0
         """When what is left of it is written down, unless it is heard."""
+        self.within_s = within_s
+        """Within how many seconds of the last note, or word, that is."""
         self.again_s = RETRY_S
         """How soon its end is tried again."""
         self.note_within(within_s, now)
 
     def note_within(self, seconds: float, now: float) -> None:
         """At the last moment until then at which whole seconds are left: a note says neither more nor less."""
+        self.within_s = seconds
         left_s = self.left_s(now + seconds)
         self.note_at = self.due - left_s if left_s > 0 else inf
 
@@ -234,7 +241,7 @@ class LeaseKeeper(Listener):
             return
         if watched.note_at <= now:
             self._note((watched.lease,))
-            watched.note_within(self._settings.lease_checkpoint_s, now)
+            watched.note_within(min(2 * watched.within_s, self._settings.lease_checkpoint_s), now)
         self._again(watched)
 
     def _note(self, leases: Iterable[int]) -> bool:

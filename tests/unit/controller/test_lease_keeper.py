@@ -190,6 +190,19 @@ def test_leaders_that_follow_each_other_fast_keep_no_lease_alive(reign_s: float)
     assert b"a" not in bench.machine.state.keys
 
 
+def test_a_lone_node_that_starts_again_and_again_keeps_no_lease_alive() -> None:
+    """It does not know how long a note stood while it was another process; a third or more of each life counts."""
+    bench = keeping(lease_checkpoint_s=60.0, lease_grace_s=1.0)
+    bench.done(GrantLease(lease=7, ttl_s=40))
+    for term in range(2, 7):
+        passing(bench, 20.0)
+        bench.engine.lose(leader=2)
+        bench.controller.leases.installed(Index(1))
+        bench.open(term)
+    assert notes(bench) == [40, 39, 37, 33, 25, 24, 22, 18, 10, 9, 7, 3]
+    assert [ended.lease for ended in ends(bench)] == [7]
+
+
 def test_a_holder_that_is_heard_is_kept_by_leaders_that_follow_each_other_fast() -> None:
     """However often what is left of its lease was written down."""
     bench = keeping(lease_grace_s=0.0)
