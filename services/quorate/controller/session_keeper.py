@@ -5,12 +5,13 @@ some a turn, and knows when each is due: by the log's time, or when this leader 
 it saw that the client was gone. The log's time stands still while clocks that jumped ahead and were set back catch up;
 what a leader counts does not, and begins later, so nothing is decided too early. What is due is decided by the hundred,
 one decision at a time; ``decide`` looks again, and what no longer is so is passed over. A member that is lost with ten
-thousand clients is one event, one walk here, and later some hundred decisions.
+thousand clients is one event, one walk here, and later some hundred decisions. Of a client that comes back what was to
+be due stays until its time, or until most of what is kept is such: then all is made anew of the state, by another walk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from quorate.clock import Scheduler
@@ -20,6 +21,7 @@ from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import (
     Event,
+    MemberAmended,
     MemberFenced,
     MemberGone,
     MemberUnfenced,
@@ -35,7 +37,9 @@ from quorate.model.state import HandedWill, Session, State
 BATCH_MAX: Final = 128
 """Sessions, or wills, of one decision."""
 PER_TURN: Final = 512
-"""Sessions that a walk looks at in one turn."""
+"""Sessions that a walk looks at in one turn; and of what is due."""
+SPARE: Final = 1024
+"""So many more are kept than twice those that were due at the last walk, or a quarter of all sessions."""
 RETRY_S: Final = 0.5
 """How soon what could not be decided is tried again."""
 
@@ -48,7 +52,7 @@ class SessionKeeper(Listener):
     concerns = frozenset(
         (
             *(SessionDisconnected, SessionOwnerLost, SessionOwnerSettled),
-            *(WillHandedOver, MemberFenced, MemberGone, MemberUnfenced),
+            *(WillHandedOver, MemberAmended, MemberFenced, MemberGone, MemberUnfenced),
         )
     )
 
@@ -76,10 +80,16 @@ class SessionKeeper(Listener):
         self._losses: dict[int, tuple[int, float]] = {}
         """The same of lost members, by their epoch."""
         self._walks: list[Iterator[Session]] = []
+        self._anew: Iterator[Session] | None = None
+        """The walk by which all is made anew, and what was seen before of those that it has not come to."""
+        self._before: dict[tuple[str, int], tuple[int, float]] = {}
+        self._kept = 0
+        """How many were due at the end of the last."""
 
     def gone_ms(self, client: str, session_epoch: int, member_epoch: int, since_ms: int) -> int:
         """How long this leader has counted since it saw that the client is gone since then; 0: it did not see it."""
-        seen = (self._seen.get((client, session_epoch)), self._losses.get(member_epoch))
+        key = (client, session_epoch)
+        seen = (self._seen.get(key), self._before.get(key), self._losses.get(member_epoch))
         counted = [self._scheduler.monotonic() - at for since, at in filter(None, seen) if since == since_ms]
         return int(max(counted, default=0.0) * 1000)
 
@@ -91,7 +101,8 @@ class SessionKeeper(Listener):
         self._leads = True
         now = self._scheduler.monotonic()
         self._losses.update((epoch, (lost.lost_ms, now)) for epoch, lost in self._state().session_owners.items())
-        self._walk(self._state().sessions.values())
+        self._anew = iter(self._state().sessions.values())
+        self._walk(self._anew)
         self._hand_over()
 
     def lost(self) -> None:
@@ -106,6 +117,8 @@ class SessionKeeper(Listener):
         self._seen.clear()
         self._losses.clear()
         self._walks.clear()
+        self._before.clear()
+        self._anew, self._kept = None, 0
         self._settling = self._handing = self._hands_again = False
 
     def committed(self, events: Sequence[tuple[int, Event]]) -> None:
@@ -128,7 +141,7 @@ class SessionKeeper(Listener):
                     held = state.held.get(epoch)
                     if held is not None:
                         self._walk(session for session in map(state.sessions.get, held) if session is not None)
-                case MemberFenced() | MemberGone() | MemberUnfenced():
+                case MemberAmended() | MemberFenced() | MemberGone() | MemberUnfenced():
                     self._hand_over()
                 case WillHandedOver(member=""):
                     self._hand_over()
@@ -149,8 +162,9 @@ class SessionKeeper(Listener):
         state, found = self._state(), list(islice(self._walks[0], PER_TURN))
         for session in found:
             self._watch(state, session)
-        if len(found) < PER_TURN:
-            self._walks.pop(0)
+        if len(found) < PER_TURN and self._walks.pop(0) is self._anew:
+            self._anew, self._kept = None, len(self._due)
+            self._before.clear()
         if self._walks:
             self._scheduler.call_soon(self._step)
 
@@ -160,11 +174,21 @@ class SessionKeeper(Listener):
         if due is not None:
             heappush(self._due, (due, session.client, session.session_epoch))
             self._count(state, session, due)
+            spare = max(SPARE, len(state.sessions) // 4)
+            if self._anew is None and max(len(self._due), len(self._counted)) > 2 * self._kept + spare:
+                self._make_anew(state)
+
+    def _make_anew(self, state: State) -> None:
+        self._due.clear()
+        self._counted.clear()
+        self._before, self._seen = self._seen, {}
+        self._anew = iter(state.sessions.values())
+        self._walk(self._anew)
 
     def _count(self, state: State, session: Session, due: int) -> None:
         key, now = (session.client, session.session_epoch), self._scheduler.monotonic()
         if session.disconnected_ms:
-            self._seen.setdefault(key, (session.disconnected_ms, now))
+            self._seen.setdefault(key, self._before.pop(key, (session.disconnected_ms, now)))
         left_s = (due - since_ms(state, session) - self._gone_ms(state, session)) / 1000
         heappush(self._counted, (now + left_s, *key))
         self._arm()
@@ -188,15 +212,20 @@ class SessionKeeper(Listener):
         """Have decided what is due, unless something is being decided."""
         if life != self._life or self._settling:
             return
-        batch = self._next_batch()
+        batch, more = self._next_batch()
         if batch:
             self._settling = True
             command = SettleSessions(sessions=tuple(batch))
             self._submit(command, lambda outcome: self._settled(life, batch, outcome))
+        elif more:
+            self._scheduler.call_soon(lambda: self._decide(life))
 
-    def _next_batch(self) -> list[tuple[str, int]]:
-        state, batch = self._state(), dict[tuple[str, int], None]()
+    def _next_batch(self) -> tuple[list[tuple[str, int]], bool]:
+        """The next to be settled; and are there more to be looked at, in another turn?"""
+        state, batch, looks = self._state(), dict[tuple[str, int], None](), count(1)
         while self._due and self._due[0][0] <= self._now_ms() and len(batch) < BATCH_MAX:
+            if next(looks) > PER_TURN:
+                return list(batch), True
             _, client, session_epoch = heappop(self._due)
             session, due = self._found(state, client, session_epoch)
             if session is not None and not self._is_due(state, session, due):
@@ -204,6 +233,8 @@ class SessionKeeper(Listener):
             elif session is not None:
                 batch[client, session_epoch] = None
         while self._counted and self._counted[0][0] <= self._scheduler.monotonic() and len(batch) < BATCH_MAX:
+            if next(looks) > PER_TURN:
+                return list(batch), True
             _, client, session_epoch = heappop(self._counted)
             session, due = self._found(state, client, session_epoch)
             if session is None:
@@ -212,7 +243,7 @@ class SessionKeeper(Listener):
                 batch[client, session_epoch] = None
             else:
                 self._count(state, session, due)
-        return list(batch)
+        return list(batch), False
 
     @staticmethod
     def _found(state: State, client: str, session_epoch: int) -> tuple[Session | None, int]:

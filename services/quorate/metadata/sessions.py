@@ -37,7 +37,7 @@ from quorate.metadata.commands import (
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.members import checked
 from quorate.metadata.refusals import refuse
-from quorate.metadata.wills import Recipients, will_events
+from quorate.metadata.wills import Recipients, will_bytes, will_events
 from quorate.model.sessions import NEVER_S, due_ms, ends_ms, since_ms, will_due_ms
 from quorate.model.state import Member, Session, State, Subscription, Will
 from quorate.model.topic_filters import QOS_MAX, SHARE, filter_fault, text_fault, topic_fault
@@ -56,6 +56,8 @@ IDENTIFIER_MAX: Final = 268_435_455
 """Of a subscription: MQTT's own bound."""
 SETTLED_BYTES_MAX: Final = 256 * 1024
 """Of wills that one decision of the leader's own hands over, after which the rest waits for the next."""
+SETTLED_SUBSCRIPTIONS_MAX: Final = 2000
+"""The same of subscriptions that go with their sessions: each is taken out of the index by itself, on every node."""
 _RETAIN_HANDLING_MAX: Final = 2
 Decider = Callable[[State, Any, Context], Decision | Refusal]
 
@@ -287,7 +289,7 @@ def _told(one: Subscription) -> MqttSubscription:
 
 def settle_sessions(state: State, command: SettleSessions, context: Context) -> Decision | Refusal:
     """Of these sessions, named with their epochs: what is due by now. The others are as they were."""
-    events, size, recipients = list[Event](), 0, Recipients(state)
+    events, size, subscriptions, recipients = list[Event](), 0, 0, Recipients(state)
     for client, session_epoch in command.sessions:
         session = state.sessions.get(client)
         due = None if session is None else due_ms(state, session)
@@ -296,15 +298,16 @@ def settle_sessions(state: State, command: SettleSessions, context: Context) -> 
         now_ms = _time_of(state, session, context)
         if due > now_ms:
             continue
-        if size > SETTLED_BYTES_MAX:
+        if size > SETTLED_BYTES_MAX or subscriptions > SETTLED_SUBSCRIPTIONS_MAX:
             break
         ends, will_due = ends_ms(state, session), will_due_ms(state, session)
         ended = ends is not None and ends <= now_ms
         if session.will is not None and will_due is not None:
             reason = _overdue(session.will, session.expiry_s)
-            size += len(session.will.payload)
+            size += will_bytes(session.will)
             events += will_events(session, session.will, reason, will_due, recipients.of(session))
         if ended:
+            subscriptions += len(session.subscriptions)
             events.append(_ended(session, since_ms(state, session), "expired"))
     return Decision(_settled(state, events), Accepted())
 

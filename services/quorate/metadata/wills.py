@@ -75,6 +75,11 @@ class Recipients:
         return sorted(one.name for one in staying or there)
 
 
+def will_bytes(will: Will) -> int:
+    """What takes most of the events about it."""
+    return len(will.topic.encode()) + len(will.payload)
+
+
 def will_events(session: Session, will: Will, reason: str, due_ms: int, recipient: Recipient) -> tuple[Event, ...]:
     """A will is decided, and handed over."""
     decided = WillDecided(client=session.client, session_epoch=session.session_epoch, reason=reason, due_ms=due_ms)
@@ -124,7 +129,7 @@ def hand_over_wills(state: State, command: HandOverWills, context: Context) -> D
         recipient = recipients.instead(handed)
         if recipient.member or handed.member:
             events.append(_handed(handed, recipient))
-            size += len(handed.will.payload)
+            size += will_bytes(handed.will)
         if size > HANDED_BYTES_MAX:
             break
     return Decision(tuple(events), Accepted())

@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from quorate.controller import Answered
-from quorate.controller.session_keeper import SessionKeeper
+import msgspec
+import pytest
+
+from quorate.controller import Answered, session_keeper
+from quorate.controller.session_keeper import BATCH_MAX, SessionKeeper
 from quorate.events import (
     Event,
     SessionEnded,
@@ -22,6 +25,7 @@ from quorate.metadata.commands import (
     SessionIs,
 )
 from quorate.model.state import Will
+from quorate.model.topic_filters import TEXT_BYTES_MAX
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_lease_keeper import keeping, passing
 from tests.unit.controller.test_liveness import facts
@@ -170,6 +174,42 @@ def test_a_will_is_handed_on_until_somebody_lives() -> None:
     assert [one.member for one in house.told(WillHandedOver)] == ["a", "", "b"]
 
 
+def test_a_will_that_waits_goes_to_a_member_that_takes_the_role() -> None:
+    """One that lives, and registers again to serve MQTT too."""
+    house = House()
+    told = RegisterMember(name="other", incarnation="1", roles=("storage",), timeout_ms=600_000)
+    outcome = house.bench.done(told)
+    assert isinstance(outcome, Answered)
+    assert isinstance(outcome.reply, MemberIs)
+    house.epochs["other"] = outcome.reply.registered_epoch(outcome.offset)
+    house.hear("other")
+    house.open(will=WILL)
+    house.lose()
+    house.fence("b")
+    house.fence("a")
+    passing(house.bench, 0.3)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", ""]
+    house.bench.done(msgspec.structs.replace(told, roles=("storage", "mqtt")))
+    passing(house.bench, 0.3)
+    assert [one.member for one in house.told(WillHandedOver)] == ["a", "", "other"]
+
+
+def test_many_wills_with_long_topics_are_decided_and_handed_on() -> None:
+    """As many as are due at once: a topic may be as long as what is said, and an entry has a limit."""
+    house = House()
+    for number in range(BATCH_MAX):
+        house.open(f"c{number}", will=Will(topic="t" * TEXT_BYTES_MAX, payload=b""))
+    house.fence("b")
+    house.fence("a")
+    passing(house.bench, 6.0)
+    assert len(house.told(SessionEnded)) == BATCH_MAX
+    assert {one.member for one in house.told(WillHandedOver)} == {""}
+    house.hear("b")
+    passing(house.bench, 6.0)
+    assert {one.member for one in house.bench.machine.state.wills.values()} == {"b"}
+    assert len(house.bench.machine.state.wills) == BATCH_MAX
+
+
 def test_a_member_that_is_lost_and_heard_again_loses_no_session() -> None:
     """What was due while it was lost is looked at anew."""
     house = House()
@@ -290,3 +330,47 @@ def test_of_sessions_that_ended_nothing_is_remembered() -> None:
     passing(house.bench, 4.0)
     assert not house.bench.machine.state.sessions
     assert counted() == []
+
+
+def test_of_clients_that_come_back_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their expiry: what was to be due of a former opening goes when there is too much of it; what is due of
+    others stays, and so does what this leader has counted of them.
+    """
+    monkeypatch.setattr(session_keeper, "SPARE", 16)
+    house = House(session_sweep_s=0.1)
+    house.jump(3_600_000)
+    house.open("gone", expiry_s=4)
+    house.lose("gone")
+    house.jump(0)
+    passing(house.bench, 2.0)
+    for _ in range(100):
+        house.open(expiry_s=86_400)
+        house.lose()
+        house.bench.after(0.01)
+    keeper: Any = house.bench.controller._decider._sessions
+    assert max(len(keeper._due), len(keeper._counted), len(keeper._seen)) <= 2 * 2 + 16 + 1
+    assert not keeper._before
+    passing(house.bench, 0.5)
+    assert not house.told(SessionEnded)
+    passing(house.bench, 1.5)
+    assert [ended.client for ended in house.told(SessionEnded)] == ["gone"]
+
+
+def test_what_came_to_nothing_is_looked_through_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member's clients were all lost in one moment, and all came back: their times come in one moment too."""
+    monkeypatch.setattr(session_keeper, "PER_TURN", 10)
+    house = House(session_sweep_s=60.0)
+    for number in range(25):
+        house.open(f"c{number}", expiry_s=1)
+        house.lose(f"c{number}")
+    passing(house.bench, 0.5)
+    for number in range(25):
+        house.open(f"c{number}", expiry_s=1)
+    house.bench.after(2.0)
+    keeper: Any = house.bench.controller._decider._sessions
+    before = len(keeper._due) + len(keeper._counted)
+    assert keeper._next_batch() == ([], True)
+    assert before - len(keeper._due) - len(keeper._counted) == 10
+    while keeper._next_batch()[1]:
+        pass
+    assert (keeper._due, keeper._counted) == ([], [])

@@ -299,6 +299,21 @@ def test_who_asks_for_subscribers_may_let_others_have_a_turn() -> None:
     assert set(found) == {None}
 
 
+def test_one_decision_ends_a_bounded_number_of_subscriptions() -> None:
+    """Each is taken out of the index by itself, in the turn of the decision and of its execution on every node."""
+    made = Brokers()
+    for client in map(str, range(6)):
+        epoch = made.open(client, expiry_s=1)
+        many = tuple(Subscription(filter=f"{client}/{number}") for number in range(rules.SUBSCRIPTIONS_MAX))
+        made.do(PutSubscriptions(client=client, session_epoch=epoch, added=many))
+        made.do(CloseSession(client=client, session_epoch=epoch))
+    made.now_ms += 2_000
+    counts = []
+    while events := made.settle():
+        counts.append(kinds(events).count("SessionEnded"))
+    assert counts == [3, 3]
+
+
 def test_a_member_that_is_heard_again_has_its_clients() -> None:
     """Nothing expires of what is connected."""
     made = Brokers()

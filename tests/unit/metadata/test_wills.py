@@ -218,10 +218,12 @@ def test_a_will_that_nobody_can_publish_waits() -> None:
     assert told.reason.startswith("nobody could before; ")
 
 
-def test_one_decision_hands_over_a_bounded_number_of_bytes() -> None:
+@pytest.mark.parametrize("long", ["topic", "payload"])
+def test_one_decision_hands_over_a_bounded_number_of_bytes(long: str) -> None:
     """The rest is for the next one; all of it is decided at last."""
     made = Brokers()
-    big = Will(topic="w", payload=b"x" * rules.WILL_BYTES_MAX)
+    most = rules.WILL_BYTES_MAX
+    big = Will(topic="w" * most, payload=b"") if long == "topic" else Will(topic="w", payload=b"x" * most)
     for number in range(12):
         made.open(f"c{number}", will=big)
     made.fence("a")
