@@ -60,6 +60,7 @@ Settle = Callable[[CommandPending, Outcome], None]
 
 CONTEXT_S: Final = 0.001
 """Decisions within so long see one time and one live table: that of the first of them."""
+BUSY: Final = Busy("too many commands are in flight")
 
 _reply_encoder = msgspec.msgpack.Encoder()
 _reply_decoder = msgspec.msgpack.Decoder(Reply)
@@ -125,8 +126,9 @@ class Decider(Listener):
 
     def decide(self, pending: CommandPending, term: Term) -> bool:
         """Decide on the tip and propose. False: not the leader of ``term`` any more, nothing was proposed."""
-        if len(self._in_flight) >= self._in_flight_max:
-            self._settle(pending, Busy("too many commands are in flight"))
+        full = len(self._in_flight) >= self._in_flight_max
+        if full and not isinstance(pending.request, HearMember | KeepLease):  # These hardly ever write anything.
+            self._settle(pending, BUSY)
             return True
         tip = self._tip
         if tip is None or term != self._term:
@@ -169,6 +171,9 @@ class Decider(Listener):
                     self._when_confirmed(pending, Answered(decision.reply, applied.offset), None)
                     return True
             self._after_tip(pending, Answered(decision.reply, tip.offset))
+            return True
+        if full:
+            self._settle(pending, BUSY)
             return True
         lack = self._lacks_room(pending.request)
         if lack is not None:

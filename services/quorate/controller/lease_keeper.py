@@ -25,7 +25,7 @@ from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
-from quorate.controller.paced import Agenda, PacedQueue
+from quorate.controller.paced import Agenda
 from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, LeaseEnded, LeaseGranted
@@ -37,8 +37,12 @@ RETRY_S: Final = 0.5
 that costs much.
 """
 RETRY_MAX_S: Final = 30.0
+LATE_S: Final = 1.0
+"""A look that comes so long after its time says that this node stood still: the grace is given once more."""
 NOTES: Final = 100
-"""Of one entry, when a leader begins with many."""
+"""Of one entry, where many are due …"""
+GATHER_S: Final = 0.02
+"""… within this time of the first."""
 PER_TURN: Final = 500
 """Leases that are taken up in one turn: heartbeats are due when a leader begins."""
 
@@ -56,7 +60,7 @@ class _Opening(NamedTuple):
 
 
 class _Watched:
-    __slots__ = ("again_s", "due", "ends", "heard", "lease", "note_at", "within_s")
+    __slots__ = ("again_s", "due", "ends", "heard", "lease", "note_at", "spared", "within_s")
 
     def __init__(self, lease: int, now: float, left_s: float, grace_s: float, within_s: float) -> None:
         self.lease = lease
@@ -71,6 +75,8 @@ class _Watched:
         """Within how many seconds of the last note, or word, that is."""
         self.again_s = RETRY_S
         """How soon its end is tried again."""
+        self.spared = False
+        """Was it looked at late before?"""
         self.note_within(within_s, now)
 
     def note_within(self, seconds: float, now: float) -> None:
@@ -105,7 +111,10 @@ class LeaseKeeper(Listener):
         self._opening: _Opening | None = None
         """As long as not all are watched."""
         self._agenda = Agenda[_Watched](scheduler, settings.lease_sweep_s, self._due)
-        self._first_notes = PacedQueue[tuple[int, ...]](scheduler, settings.segment_pause_s, self._note)
+        self._to_note: dict[int, float] = {}
+        """Of which what is left is written down next, unless they are heard: when they were last."""
+        self._writes = False
+        """Is a turn for that asked for?"""
         self._began = scheduler.monotonic()
         """When this node began to see what is executed."""
         self._noted: dict[int, float] = {}
@@ -116,18 +125,18 @@ class LeaseKeeper(Listener):
         self._without_s = 0.0
         """How long there was none, when this node was elected."""
 
-    def left_ms(self, lease: int) -> int:
-        """Milliseconds until it expires; 0 when that is due, or nobody knows."""
+    def left_ms(self, lease: int) -> int | None:
+        """Milliseconds until it expires; 0 when that is due, None when nobody knows."""
         watched = self._found(lease)
-        return 0 if watched is None else max(0, int((watched.ends - self._scheduler.monotonic()) * 1000))
+        return None if watched is None else max(0, int((watched.ends - self._scheduler.monotonic()) * 1000))
 
     def heard(self, lease: int) -> None:
         """Its holder is there."""
-        watched, found = self._found(lease), self._state().leases.get(lease)
+        watched, found, now = self._found(lease), self._state().leases.get(lease), self._scheduler.monotonic()
         if watched is not None and found is not None:
             if lease not in self._watched:
                 self._watch(watched)
-            watched.heard = now = self._scheduler.monotonic()
+            watched.heard, watched.spared = now, False
             watched.due = watched.ends = now + found.ttl_s
             watched.note_within(self._settings.lease_checkpoint_s / 2, now)
 
@@ -172,14 +181,14 @@ class LeaseKeeper(Listener):
         """The next of them, but for those that ended or were heard meanwhile."""
         if opening is not self._opening:
             return
-        leases, at_once = self._state().leases, list[int]()
+        leases = self._state().leases
         numbers = tuple(islice(opening.leases, PER_TURN))
         for lease in (leases.get(number) for number in numbers if number not in self._watched):
             if lease is not None:
-                self._watch(self._begun(lease, opening))
+                watched = self._begun(lease, opening)
+                self._watch(watched)
                 if opening.notes and not lease.remaining_s:
-                    at_once.append(lease.lease_id)
-        self._first_notes.add(tuple(at_once[start : start + NOTES]) for start in range(0, len(at_once), NOTES))
+                    self._note(watched)
         if len(numbers) == PER_TURN:
             self._scheduler.call_soon(lambda: self._take_up(opening))
         else:
@@ -223,7 +232,7 @@ class LeaseKeeper(Listener):
         self._opening = None
         self._watched.clear()
         self._agenda.clear()
-        self._first_notes.clear()
+        self._to_note.clear()
 
     def _watch(self, watched: _Watched) -> None:
         self._watched[watched.lease] = watched
@@ -236,22 +245,49 @@ class LeaseKeeper(Listener):
         if self._watched.get(watched.lease) is not watched:
             return
         now = self._scheduler.monotonic()
+        if now - watched.ends > LATE_S and not watched.spared:
+            watched.ends, watched.spared = now + self._settings.lease_grace_s, True
         if watched.ends <= now:
             self._end(watched, now)
             return
         if watched.note_at <= now:
-            self._note((watched.lease,))
+            self._note(watched)
             watched.note_within(min(2 * watched.within_s, self._settings.lease_checkpoint_s), now)
         self._again(watched)
 
-    def _note(self, leases: Iterable[int]) -> bool:
-        now, found = self._scheduler.monotonic(), map(self._watched.get, leases)
-        notes = tuple((lease.lease, max(1, lease.left_s(now))) for lease in found if lease is not None)
-        self._submit(CheckpointLeases(leases=notes), _nothing)
-        return True
+    def _note(self, watched: _Watched) -> None:
+        self._to_note[watched.lease] = watched.heard
+        self._write_within(GATHER_S)
+
+    def _write_within(self, seconds: float) -> None:
+        if not self._writes:
+            self._writes = True
+            self._scheduler.call_later(seconds, self._write_notes)
+
+    def _write_notes(self) -> None:
+        """Of the next, but for those that were heard meanwhile."""
+        self._writes = False
+        now, numbers = self._scheduler.monotonic(), tuple(islice(self._to_note, NOTES))
+        found = [(self._watched.get(number), self._to_note.pop(number)) for number in numbers]
+        silent = [(watched, heard) for watched, heard in found if watched is not None and watched.heard == heard]
+
+        def noted(outcome: Outcome) -> None:
+            if outcome.__class__ is not Answered and outcome.__class__ is not Refused:
+                self._scheduler.call_later(RETRY_S, again)
+
+        def again() -> None:
+            for watched, heard in silent:
+                if self._watched.get(watched.lease) is watched and watched.heard == heard:
+                    self._note(watched)
+
+        if silent:
+            notes = tuple((watched.lease, max(1, watched.left_s(now))) for watched, _ in silent)
+            self._submit(CheckpointLeases(leases=notes), noted)
+        if self._to_note:
+            self._write_within(self._settings.segment_pause_s)
 
     def _end(self, watched: _Watched, now: float) -> None:
-        lease = watched.lease
+        lease, watched.spared = watched.lease, True
 
         def ended(outcome: Outcome) -> None:
             if self._watched.get(lease) is not watched:
@@ -265,7 +301,3 @@ class LeaseKeeper(Listener):
                 self._agenda.add(RETRY_S, watched)
 
         self._submit(ExpireLease(lease=lease, silent_ms=int((now - watched.heard) * 1000)), ended)
-
-
-def _nothing(_: Outcome) -> None:
-    """It is written down again when it is due again."""

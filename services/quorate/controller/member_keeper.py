@@ -30,13 +30,15 @@ LATE_S: Final = 1.0
 
 
 class _Heard:
-    __slots__ = ("due", "epoch", "health", "heard", "last_copy", "looked", "name", "seen", "timeout_s")
+    __slots__ = ("due", "epoch", "health", "heard", "last_copy", "looked", "name", "seen", "timeout_s", "waits")
 
     def __init__(self, member: Member, seen: float) -> None:
         self.name, self.epoch = member.name, member.epoch
         self.timeout_s = member.timeout_ms / 1000
         self.seen = self.due = seen
         """Monotonic: when it was last heard, or given time anew; and when it is looked at."""
+        self.waits = False
+        """Is it to be looked at? Not while it is fenced."""
         self.heard: float | None = None
         """None: never by this leader."""
         self.health: MemberHealth | None = None
@@ -64,9 +66,11 @@ class MemberKeeper(Listener):
     # -- as decisions and questions see it
 
     def alive(self, name: str, epoch: int) -> bool | None:
-        """Was it heard within its timeout? None: nobody knows."""
-        found = self._of(name, epoch)
-        return None if found is None else self._scheduler.monotonic() <= found.seen + found.timeout_s
+        """Was it heard within its timeout? None: nobody knows, as when this node stood still and has not looked yet."""
+        found, now = self._of(name, epoch), self._scheduler.monotonic()
+        if found is None or (found.waits and now - found.due > LATE_S and now > found.seen + found.timeout_s):
+            return None
+        return now <= found.seen + found.timeout_s
 
     def last_heard_ms(self, name: str, epoch: int) -> int:
         """Epoch milliseconds; 0: never here."""
@@ -145,7 +149,7 @@ class MemberKeeper(Listener):
             self._look_at(found)
 
     def _look_at(self, found: _Heard) -> None:
-        found.due = found.seen + found.timeout_s
+        found.due, found.waits = found.seen + found.timeout_s, True
         self._agenda.add(found.due - self._scheduler.monotonic(), found)
 
     def _due(self, found: _Heard) -> None:

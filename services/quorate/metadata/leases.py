@@ -87,7 +87,8 @@ def ask_lease(state: State, command: AskLease, context: Context) -> Decision | R
     if lease is None:
         return _NOT_FOUND
     keys = tuple(state.attached.get(lease.lease_id, OrderedMap())) if command.with_keys else ()
-    left_s = context.leases.left_ms(lease.lease_id) // 1000
+    left_ms = context.leases.left_ms(lease.lease_id)
+    left_s = lease.ttl_s if left_ms is None else left_ms // 1000  # One that is granted in flight has all of it.
     return Decision((), LeaseIs(lease=lease.lease_id, ttl_s=lease.ttl_s, left_s=left_s, keys=keys))
 
 

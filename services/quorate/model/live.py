@@ -52,16 +52,16 @@ class LiveView(Protocol):
 class LeaseTimes(Protocol):
     """How long leases live on, as the leader measures it: soft state too."""
 
-    def left_ms(self, lease: int) -> int:
-        """Milliseconds until it expires; 0 when that is due, or nobody knows."""
+    def left_ms(self, lease: int) -> int | None:
+        """Milliseconds until it expires; 0 when that is due, None when nobody knows."""
 
 
 class NoLeases:
     """Nobody measures."""
 
-    def left_ms(self, lease: int) -> int:
+    def left_ms(self, lease: int) -> int | None:
         """Nobody knows."""
-        return 0
+        return None
 
 
 class SessionTimes(Protocol):

@@ -9,7 +9,7 @@ from immutables import Map
 
 from quorate.consensus.ports import Index, LeaderCause, NodeId
 from quorate.controller import Answered, Refused
-from quorate.controller.lease_keeper import PER_TURN, LeaseKeeper
+from quorate.controller.lease_keeper import LATE_S, PER_TURN, LeaseKeeper
 from quorate.controller.settings import ControllerSettings
 from quorate.events import KeyDeleted, LeaseCheckpointed, LeaseEnded, LeaseGranted
 from quorate.metadata.commands import (
@@ -153,7 +153,7 @@ def test_a_new_leader_gives_a_lease_its_time_and_grace() -> None:
     bench.engine.lose(leader=2)
     passing(bench, 5)
     assert not ends(bench)
-    assert bench.controller.leases.left_ms(7) == 0
+    assert bench.controller.leases.left_ms(7) is None
     bench.open(term=2)
     passing(bench, 2.5)
     assert not ends(bench)
@@ -201,6 +201,77 @@ def test_a_lone_node_that_starts_again_and_again_keeps_no_lease_alive() -> None:
         bench.open(term)
     assert notes(bench) == [40, 39, 37, 33, 25, 24, 22, 18, 10, 9, 7, 3]
     assert [ended.lease for ended in ends(bench)] == [7]
+
+
+def test_notes_that_are_renewed_are_written_many_in_an_entry() -> None:
+    """Leaders that follow each other fast write for all leases again and again: that must not be an entry each."""
+    bench = keeping(lease_checkpoint_s=60.0)
+    for lease in range(1, 251):
+        bench.done(GrantLease(lease=lease, ttl_s=40))
+    for term in range(2, 4):
+        bench.engine.lose(leader=2)
+        bench.open(term)
+        passing(bench, 0.5)
+    assert notes(bench) == [40] * 250
+    entries = len(bench.engine.log)
+    passing(bench, 3.0)
+    assert notes(bench)[250:] == [39] * 250 + [37] * 250
+    assert len(bench.engine.log) - entries < 50
+
+
+def test_a_note_that_could_not_be_written_is_written_soon() -> None:
+    """Not after another period, in which the leader may change."""
+    bench = keeping(in_flight_max=1, lease_checkpoint_s=4.0)
+    bench.done(GrantLease(lease=7, ttl_s=100))
+    bench.after(1.0)
+    bench.submit(PutKey(key=b"a"))
+    bench.after(1.5)
+    assert notes(bench) == []
+    passing(bench, 1.0)
+    assert notes(bench) == [97]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_is_kept_alive_does_not_end_because_a_queue_is_full(full: bool) -> None:
+    """A keep-alive writes nothing, and needs no place among those that do."""
+    bench = keeping(in_flight_max=1)
+    bench.done(GrantLease(lease=7, ttl_s=2))
+    if full:
+        bench.submit(PutKey(key=b"a"))
+    told = []
+    for _ in range(8):
+        bench.after(0.5)
+        told += [bench.submit(KeepLease(lease=7))]
+        bench.engine.confirm()
+    bench.engine.commit()
+    assert [type(outcome) for outcomes in told for outcome in outcomes] == [Answered] * 8
+    passing(bench, 0.5)
+    assert not ends(bench)
+
+
+def test_a_node_that_stood_still_ends_no_lease_whose_word_waits() -> None:
+    """What was said meanwhile is read after its timers; and a holder that says nothing then is silent indeed."""
+    bench = keeping(lease_grace_s=1.0)
+    bench.done(GrantLease(lease=7, ttl_s=2))
+    bench.loop.pause()
+    bench.after(2.0 + LATE_S + 0.5)
+    bench.loop.resume()
+    passing(bench, 0.8)
+    assert not ends(bench)
+    passing(bench, 0.6)
+    assert [ended.lease for ended in ends(bench)] == [7]
+
+
+def test_a_lease_whose_grant_is_in_flight_has_all_of_its_time() -> None:
+    """Whoever asks behind it is answered when both are applied: that the lease is over is not so."""
+    bench = keeping()
+    bench.submit(GrantLease(lease=7, ttl_s=60))
+    outcomes = bench.submit(AskLease(lease=7))
+    bench.engine.commit()
+    bench.engine.confirm()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Answered)
+    assert outcome.reply == LeaseIs(lease=7, ttl_s=60, left_s=60)
 
 
 def test_a_holder_that_is_heard_is_kept_by_leaders_that_follow_each_other_fast() -> None:
@@ -255,7 +326,7 @@ def test_a_node_that_saw_nothing_of_a_note_takes_nothing_from_it() -> None:
     passing(bench, 1.0)
     (left_s,) = {notes(bench)[-1]}
     bench.open(2)
-    assert left_s - 1.2 <= bench.controller.leases.left_ms(7) / 1000 <= left_s - 0.8
+    assert left_s - 1.2 <= (bench.controller.leases.left_ms(7) or 0) / 1000 <= left_s - 0.8
 
 
 def test_the_time_without_a_leader_is_not_taken_from_a_note() -> None:
@@ -263,12 +334,12 @@ def test_the_time_without_a_leader_is_not_taken_from_a_note() -> None:
     bench = keeping(lease_checkpoint_s=2.0, lease_grace_s=0.0)
     bench.done(GrantLease(lease=7, ttl_s=9))
     passing(bench, 2.0)
-    left_s = bench.controller.leases.left_ms(7) / 1000
+    left_s = (bench.controller.leases.left_ms(7) or 0) / 1000
     bench.engine.lose(leader=2)
     passing(bench, 5.0)
     bench.engine.lead(2, LeaderCause("silent", NodeId(2), 5_000))
     bench.engine.commit()
-    assert left_s - 0.3 <= bench.controller.leases.left_ms(7) / 1000 <= left_s + 0.3
+    assert left_s - 0.3 <= (bench.controller.leases.left_ms(7) or 0) / 1000 <= left_s + 0.3
 
 
 def test_a_word_of_its_holder_takes_back_what_was_written_down() -> None:
@@ -363,7 +434,7 @@ def test_what_comes_of_leases_before_they_are_taken_up_counts() -> None:
     ends = {number: watched.ends for number, watched in turns.keeper._watched.items()}
     assert (ends[heard], ends[anew], ends[gone]) == (150.0, 150.0, 135.0)
     assert (ended in ends, len(ends)) == (False, 1_999)
-    assert turns.keeper.left_ms(ended) == 0
+    assert turns.keeper.left_ms(ended) is None
 
 
 def test_a_leader_that_is_none_any_more_takes_nothing_up() -> None:
@@ -371,8 +442,7 @@ def test_a_leader_that_is_none_any_more_takes_nothing_up() -> None:
     turns = Turns(2_000)
     turns.keeper.opened(2)
     turns.keeper.lost()
-    assert turns.keeper.left_ms(1) == 0
-    turns.turn()
+    assert turns.keeper.left_ms(1) is None
     turns.turn()
     assert (turns.keeper._watched, turns.waiting) == ({}, [])
     turns.keeper.opened(3)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quorate.controller import Answered, Refused, controller
+from quorate.controller import Answered, Busy, Refused, controller
 from quorate.controller.member_keeper import LATE_S
 from quorate.controller.settings import ControllerSettings
 from quorate.events import MemberFenced, MemberRegistered, MemberUnfenced
@@ -216,6 +216,44 @@ def test_a_node_that_stood_still_blames_nobody() -> None:
     assert not fences(bench)
     passing(bench, 1.5)
     assert len(fences(bench)) == 1
+
+
+def test_a_node_that_stood_still_gives_no_name_away() -> None:
+    """What another incarnation asks may be read before the first one's heartbeats, which wait as well."""
+    bench = keeping()
+    epoch = registered(bench)
+    bench.loop.pause()
+    bench.after(2.0 + LATE_S + 0.5)
+    outcomes = bench.submit(RegisterMember(name="m", incarnation="2", timeout_ms=2_000))
+    bench.loop.resume()
+    bench.after(0.01)
+    bench.engine.commit()
+    bench.engine.confirm()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal.code == "MemberExists"
+    assert heard(bench, epoch) == MemberIs(name="m", epoch=epoch)
+
+
+def test_who_is_heard_is_not_fenced_because_a_queue_is_full() -> None:
+    """A heartbeat that writes nothing needs no place among those that do; one that would is told to come again."""
+    bench = keeping(in_flight_max=1)
+    epoch = registered(bench)
+    bench.submit(PutKey(key=b"a"))
+    told = []
+    for _ in range(8):
+        bench.after(0.5)
+        told.append(bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch)))
+        bench.engine.confirm()
+    bench.engine.commit()
+    assert [type(outcome) for outcomes in told for outcome in outcomes] == [Answered] * 8
+    passing(bench, 0.5)
+    assert not fences(bench)
+    passing(bench, 3.0)
+    assert len(fences(bench)) == 1
+    bench.submit(PutKey(key=b"b"))
+    (outcome,) = bench.submit(HearMember(name="m", epoch=epoch, applied_revision=epoch))
+    assert isinstance(outcome, Busy)
 
 
 def test_a_shorter_timeout_holds_from_when_it_is_said() -> None:

@@ -76,7 +76,7 @@ def test_a_lease_tells_its_keys_and_its_time() -> None:
     made = world()
     made.do(GrantLease(lease=3, ttl_s=90))
     made.do(PutKey(key=b"\xff", lease=3))
-    assert made.reply(AskLease(lease=3), LeaseIs) == LeaseIs(lease=3, ttl_s=90)
+    assert made.reply(AskLease(lease=3), LeaseIs) == LeaseIs(lease=3, ttl_s=90, left_s=90)
     assert made.reply(AskLease(lease=3, with_keys=True), LeaseIs).keys == (b"\xff",)
     assert made.refused(AskLease(lease=4)).code == "LeaseNotFound"
 
