@@ -105,16 +105,17 @@ class SegmentKeeper(Listener):
                     self._elections |= dict.fromkeys(state.leading.get(event.member, ()))
                 case MemberGone():
                     self._elections |= dict.fromkeys(state.leading.get(event.member, ()))
-                    self._deletions |= dict.fromkeys(_deleting(state, state.holding.get(event.member, ())))
+                    self._deletions |= dict.fromkeys(name for name, shard in state.shards.items() if shard.deleting)
                 case MemberUnfenced():
-                    held = state.holding.get(event.member)
-                    self._elections |= dict.fromkeys(name for name in self.leaderless if held and name in held)
+                    few, many = sorted((self.leaderless, state.holding.get(event.member, {})), key=len)
+                    self._elections |= dict.fromkeys(name for name in few if name in many)
                 case SegmentInSyncAltered() if event.segment in self.leaderless:
                     self._elections[event.segment] = None
                 case ConfigChanged(scope=limits.SCOPE) if _lets_unclean_lead(event):
                     self._elections |= self.leaderless
                 case ShardDeleting():
                     self._deletions[event.shard] = None
+                    self._elections |= dict.fromkeys(name for name in self.leaderless if _shard(name) == event.shard)
                 case SegmentCopyDeleted(reason="member gone"):
                     self._deletions |= dict.fromkeys(_deleting(state, (event.segment,)))
                 case _:
@@ -190,6 +191,10 @@ class SegmentKeeper(Listener):
                 self.leaderless[name] = None
             else:
                 self.leaderless.pop(name, None)
+
+
+def _shard(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _lets_unclean_lead(event: ConfigChanged) -> bool:

@@ -153,9 +153,10 @@ def forget_copies(state: State, command: ForgetCopies, context: Context) -> Deci
     if shard is None or not shard.deleting:
         return Decision((), Accepted())
     events: list[Event] = []
-    segments = list(of_shard(state, shard.name))
     ended = 0
-    for found in segments:
+    for found in of_shard(state, shard.name):
+        if len(events) >= FORGOTTEN_MAX:
+            break
         left = len(found.copies)
         for member in found.copies:
             if member in state.members or len(events) >= FORGOTTEN_MAX:
@@ -166,7 +167,7 @@ def forget_copies(state: State, command: ForgetCopies, context: Context) -> Deci
             )
             events.append(forgotten)
         ended += not left
-    if ended == len(segments):
+    if ended == len(state.segments.get(shard.name, ())):
         events.append(ShardGone(shard=shard.name, epoch=shard.epoch))
     return Decision(tuple(events), Accepted())
 

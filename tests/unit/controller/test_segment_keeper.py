@@ -183,6 +183,18 @@ def test_where_nobody_can_lead_it_is_tried_when_somebody_comes_back_and_not_befo
     assert [event.leader for event in store.elections()] == ["m2", "m3"]
 
 
+def test_a_shard_that_is_to_go_has_no_segment_without_a_leader() -> None:
+    """Nor when all of it is gone."""
+    store = Store("m1")
+    store.shard(replication=1)
+    store.bench.done(DrainMember(name="m1"))
+    passing(store.bench, 0.3)
+    assert list(store.bench.controller.segments.leaderless) == ["orders/0"]
+    store.bench.done(DeleteShard(shard="orders"))
+    passing(store.bench, 0.3)
+    assert not store.bench.controller.segments.leaderless
+
+
 def test_a_segment_without_a_leader_gets_one_when_who_is_not_in_sync_may_lead() -> None:
     """As soon as the setting is in the log; other settings change nothing."""
     store = Store("m1", "m2", "m3")
