@@ -33,7 +33,7 @@ from quorate.controller.messages import (
 )
 from quorate.controller.ports import PeerLink
 from quorate.controller.settings import ControllerSettings
-from quorate.errors import InvariantBrokenError, QuorateError
+from quorate.errors import InvariantBrokenError, QuorateError, StorageError
 from quorate.metadata.sums import SUM_BYTES, Mark, SummedFamily, joined, summing
 from quorate.metrics import Metrics
 from quorate.model.rows import rows
@@ -123,6 +123,15 @@ class Comparison(Listener):
         elif self._trial is not None:
             sentences.append(self._undecided(self._trial))
         return tuple(sentences)
+
+    def nodes(self) -> tuple[int, ...]:
+        """Those that ``alarms`` tells of."""
+        found = {*self._gone}
+        if self._ended is not None or self._trial is not None:
+            found.add(int(self._engine.node_id))
+        if self._trial is not None and self._ended is None:
+            found |= {node for node, answer in self._trial.found.items() if not self._agrees(answer)}
+        return tuple(sorted(found))
 
     @property
     def agrees(self) -> bool:
@@ -325,6 +334,10 @@ class Comparison(Listener):
             return
         try:
             wrong = result()
+        except StorageError as error:  # What cannot be read says nothing of the state: the node stops of that.
+            self._stopped = True
+            self._wrong(error)
+            return
         except QuorateError as error:
             wrong = f"its state cannot be read again: {error}"
         if wrong:

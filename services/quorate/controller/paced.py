@@ -104,7 +104,8 @@ class UntilDone(Generic[K]):
         self._settings = settings
         self._waits: dict[K, float] = {}
         """What is not done yet, and how long it waits before it is tried once more."""
-        self._queue: PacedQueue[K] = PacedQueue(scheduler, settings.topic_push_rest_s, do)
+        self._queue: PacedQueue[K] = PacedQueue(scheduler, settings.topic_push_rest_s, self._next)
+        self._do = do
         self._agenda: Agenda[K] = Agenda(scheduler, settings.deadline_sweep_s, self._due)
 
     def __len__(self) -> int:
@@ -134,6 +135,10 @@ class UntilDone(Generic[K]):
         self._waits.clear()
         self._queue.clear()
         self._agenda.clear()
+
+    def _next(self, item: K) -> bool:
+        """One that ended while it stood in the queue is passed over."""
+        return item in self._waits and self._do(item)
 
     def _due(self, item: K) -> None:
         if item in self._waits:

@@ -62,7 +62,7 @@ class TopicPushes(Listener):
     @property
     def differing(self) -> int:
         """Topics that a master has otherwise than here, as far as it was compared."""
-        return sum(map(len, self._differing.values()))
+        return sum(len(topics) for name, topics in self._differing.items() if self._master(name) is not None)
 
     def opened(self, term: int) -> None:
         """What the former leader may have left undone."""
@@ -124,6 +124,7 @@ class TopicPushes(Listener):
             self._undone.end(item)
             if master is None:
                 self._led.pop(broker_set, None)  # A master that is elected later is compared.
+                self._differing.pop(broker_set, None)
             return False
         if topic:
             self._brokers.ask_topic(master, topic, self._mine(item, lambda found: self._compared(item, master, found)))

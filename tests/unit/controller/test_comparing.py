@@ -11,6 +11,7 @@ from quorate.consensus.storage.event_log import EventLog
 from quorate.controller import Comparison, ControllerSettings, Listeners, ReplicatedState, Reread, messages
 from quorate.controller.comparing import StateIsWrongError, outvoted, packed
 from quorate.controller.messages import SumsAt, SumsOf
+from quorate.errors import StorageError
 from quorate.history.checkpoints import Checkpoints
 from quorate.history.refold import Refold
 from quorate.history.settings import HistorySettings
@@ -271,6 +272,28 @@ def test_a_request_that_is_not_remembered_is_told_by_the_journal(victim: int, lo
     rig.after(WITHIN_S)
     assert rig.stopped() == [victim]
     assert ("was run at offset" if lost else "is not remembered as its journal says") in rig.reason(victim)
+
+
+def test_a_journal_that_cannot_be_read_is_no_wrong_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that looks at itself and meets a bad disk stops of that; it is not told to put a sound store aside, and
+    the others hear nothing of a wrong state. The one that lacks something is found as ever.
+    """
+    rig = Rig(2)
+    entries, broken = rig.entries, StorageError("input/output error")
+    forget_a_group(rig.voters[2])
+
+    def failing(start: int, max_bytes: int, max_count: int) -> list[tuple[Index, Term, bytes]]:
+        if len(tried) == 0:
+            tried.append(start)
+            raise broken
+        return entries(start, max_bytes, max_count)
+
+    tried: list[int] = []
+    monkeypatch.setattr(rig, "entries", failing)
+    groups_entry(rig, (b"g", b"1"))
+    rig.after(WITHIN_S)
+    stopped = [error for voter in rig.voters.values() for error in voter.stopped]
+    assert [error for error in stopped if not isinstance(error, StateIsWrongError)] == [broken]
 
 
 def ask(rig: Rig, queues: int) -> None:

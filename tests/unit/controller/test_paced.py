@@ -2,7 +2,8 @@
 
 import pytest
 
-from quorate.controller.paced import Agenda, PacedQueue
+from quorate.controller.paced import Agenda, PacedQueue, UntilDone
+from quorate.controller.settings import ControllerSettings
 from tests.unit.controller.bench import Bench
 
 REST_S = 0.01
@@ -177,3 +178,18 @@ def test_an_agenda_that_is_cleared_does_nothing_and_goes_on() -> None:
     agenda.add(REST_S, "b")
     bench.after(3 * REST_S)
     assert done == ["b"]
+
+
+def test_what_ends_while_it_stands_in_the_queue_is_not_tried() -> None:
+    """Added once more while it was under way, and then acknowledged: nobody needs it."""
+    bench, done = Bench(), list[int]()
+
+    def do(item: int) -> bool:
+        done.append(item)
+        return True
+
+    until_done: UntilDone[int] = UntilDone(bench.loop, ControllerSettings(), do)
+    until_done.add([1, 2])
+    until_done.end(1)
+    bench.after(1.0)
+    assert done == [2]
