@@ -2,7 +2,7 @@
 
 Rules: encoded once, by the leader, when it proposes; journal, peers and store see only the bytes. The checksum is the
 business of who carries the bytes (journal frame, peer frame). An entry that does not decode never came from us: it is
-a typed error, and the machine leaves it unexecuted on every node alike. ``b""`` is Raft's own no-op and no ``Entry``.
+a typed error, and a node that must apply it stops. ``b""`` is Raft's own no-op and no ``Entry``.
 
 Format 3, little-endian: version u8, kind u8, lengths of principal, cause, request id and reply u16 each, count u32,
 length of the batch u32, decided term u64, base offset u64, time_ms u64; then the five byte strings in that order.

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -9,10 +11,12 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from quorate.consensus.storage.disk import DirectoryLock, FileDisk, ThreadWorker
+from quorate.consensus.storage.disk import DirectoryLock, FileDisk, FileVoterFile, StoreFolder, ThreadWorker
+from quorate.consensus.storage_settings import StoreSettings
 from quorate.errors import DiskFullError, StorageError, UsageError
 from tests.stand_ins import InlineWorker
 
@@ -38,6 +42,59 @@ def test_bytes_come_back(disk: FileDisk) -> None:
     assert disk.read("a", 95) == b"56789"
     assert disk.read("a", 95, 50) == b"56789"
     assert disk.read("a", 200) == b""
+
+
+def changes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that are made, changed and taken away, and syncs of a file or of its directory, from now on, in order."""
+    seen = list[str]()
+    fsync, opened, rename, unlink = os.fsync, os.open, os.rename, os.unlink
+
+    def on_fsync(fd: int) -> None:
+        fsync(fd)
+        seen.append("directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
+
+    def on_open(path: str, flags: int, *mode: int, **more: Any) -> int:
+        if flags & os.O_CREAT:
+            seen.append("name")
+        return opened(path, flags, *mode, **more)
+
+    def on_rename(*paths: Any, **more: Any) -> None:
+        rename(*paths, **more)
+        seen.append("name")
+
+    def on_unlink(*path: Any, **more: Any) -> None:
+        unlink(*path, **more)
+        seen.append("name")
+
+    for name, function in (("fsync", on_fsync), ("open", on_open), ("rename", on_rename), ("unlink", on_unlink)):
+        monkeypatch.setattr(os, name, function)
+    return seen
+
+
+@pytest.mark.parametrize("what", ["created", "removed", "voter file", "store set aside"])
+def test_a_name_is_durable_before_anybody_relies_on_it(
+    disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A power loss may take the name of a file whose bytes were synced, or bring an older file back: the directory is
+    synced after every change of a name, and a new file's bytes before.
+    """
+    disk.create("old", 10)
+    (tmp_path / "store").mkdir()
+    seen = changes(monkeypatch)
+    match what:
+        case "created":
+            disk.create("a", 10)
+        case "removed":
+            disk.remove("old")
+        case "voter file":
+            FileVoterFile(str(tmp_path)).replace(b"{}")
+        case _:
+            StoreFolder(str(tmp_path), StoreSettings()).set_aside("1")
+    assert "name" in seen
+    assert seen[-1] == "directory"
+    if what in ("created", "voter file"):
+        assert "file" in seen[seen.index("name") :]
+    assert seen.count("directory") == 1
 
 
 def test_a_file_that_finds_no_room_leaves_nothing(disk: FileDisk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ class Journal:
         self.syncs = 0
         self.syncer: Syncer | None = None
         """Syncs what needs no new segment; without one, and for everything else, the worker does. Put in by the data
-        directory, which has the loop that it needs: in the simulator there is none.
+        directory, which has the loop that it needs.
         """
         self._disk = disk
         self._worker = worker

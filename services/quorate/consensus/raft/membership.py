@@ -13,16 +13,33 @@ from quorate.consensus.ports import Index, NodeId, StoreOp
 from quorate.consensus.raft.common import Common
 from quorate.consensus.raft.core import Role
 from quorate.consensus.raft.founding import NOT_LISTED, UNFOUNDED, Founding
-from quorate.consensus.raft.rejoin import LONE_JOURNAL_BEHIND, LONE_JOURNAL_LOST, LONE_STORE_LOST, Rejoin
+from quorate.consensus.raft.rejoin import (
+    LONE_COPY,
+    LONE_JOURNAL_BEHIND,
+    LONE_JOURNAL_LOST,
+    LONE_STORE_LOST,
+    LONE_VOTER_FILE_LOST,
+    Rejoin,
+)
+from quorate.consensus.storage.directory import COPIED, DAMAGED, MISSING
 from quorate.consensus.transport.codec import RejoinAsk, RejoinIndex, RejoinTerm, YouLost
 from quorate.errors import UsageError
 
 _FORGOTTEN_KEY = b"consensus/forgotten"
 """In the store's ``meta`` of a directory without a voter file while its node had not recovered from a lost journal."""
+ADOPT = ". If all voters were stopped and copied together, run on each: quorate member adopt --data-dir DIR"
 LOST_ACKNOWLEDGED = (
     "node {peer}, which leads, holds an acknowledgement of this node up to entry {index} that its journal does not "
     "bear out: the journal, or the disk below it, went back"
 )
+
+
+def _lone_remedy(reason: str) -> str:
+    if reason == COPIED:
+        return LONE_COPY
+    if reason in (MISSING, DAMAGED):
+        return LONE_VOTER_FILE_LOST.format(reason=reason)
+    return f"{LONE_JOURNAL_LOST} ({reason})"
 
 
 class Membership:
@@ -70,7 +87,7 @@ class Membership:
         if not reason and founding is not None and founding.judge() is False:
             reason = NOT_LISTED
         if reason and not self._others:
-            raise UsageError(f"{LONE_JOURNAL_LOST} ({reason})")
+            raise UsageError(_lone_remedy(reason))
         return reason
 
     def _record_loss(self, reason: str) -> None:
@@ -129,7 +146,8 @@ class Membership:
     def waits_for(self, missing: tuple[NodeId, ...]) -> str:
         """Why this node cannot take part in elections; empty when it can. ``missing``: who did not agree to found."""
         if self.rejoin is not None:
-            return f"may not vote: {self._directory.may_not_vote}"
+            reason = self._directory.may_not_vote
+            return f"may not vote: {reason}{ADOPT if reason == COPIED else ''}"
         if self.founding is None or self.founding.founded:
             return ""
         nobody = f"none has agreed yet of node {', '.join(map(str, missing))}"

@@ -28,6 +28,16 @@ LONE_JOURNAL_LOST: Final = (
     "restore the journal directory from a backup, or remove the whole data directory to start a new cluster"
 )
 """What an operator is told who has no other voter to ask."""
+LONE_COPY: Final = (
+    "the data directory of this lone node is a copy, and nobody else knows what its original acknowledged since. If "
+    "the original is gone, and this is its newest copy, run: quorate member adopt --data-dir DIR"
+)
+"""What an operator is told who copied, moved or restored it: that is what made it wait, and nothing is missing."""
+LONE_VOTER_FILE_LOST: Final = (
+    "{reason}, and nobody else holds what this lone node acknowledged: restore the whole data directory from a backup "
+    "and run quorate member adopt --data-dir DIR, or remove it to start a new cluster"
+)
+"""What an operator is told whose journal and store are there, and who was told apart by that file alone."""
 LONE_STORE_LOST: Final = (
     "the store of this lone node is damaged or missing, and its journal no longer begins with the first entry: restore "
     "the whole data directory from a backup, or remove it to start a new cluster"

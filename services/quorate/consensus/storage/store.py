@@ -2,8 +2,9 @@
 
 Rules: a write is atomic and visible at once, durable only after ``sync``. After a kill the store may be *ahead* of the
 journal, after a power loss *behind* what it was: both are normal, the journal is applied again from ``read_applied``
-on. What is not normal is a store behind the journal's base: it lost what it had synced, and the node must not start;
-nor a journal that holds less than was durable when the store was written (``Applied.durable_seq``).
+on. What is not normal is a store behind the journal's base: it lost what it had synced, and the leader must send its
+state (a lone node does not start); nor a journal that holds less than was durable when the store was written
+(``Applied.durable_seq``).
 
 Families and keys (numbers are unsigned, 64 bits, big-endian, so that key order is number order):
 
