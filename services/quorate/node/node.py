@@ -12,10 +12,12 @@ from typing import Self, TypeVar
 
 from structlog.contextvars import bound_contextvars
 
-from quorate.controller import Caller, Listener, Outcome, ReadResult, ReadView
+from quorate.consensus.storage.event_log import EventLog
+from quorate.controller import Answered, Caller, Listener, Outcome, ReadResult, ReadView
 from quorate.controller.views import Level
 from quorate.errors import QuorateError, UsageError
 from quorate.events import Event, NodeAddresses, Stamp
+from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.metadata.commands import Command
 from quorate.node.compose import Core
 from quorate.node.logs import logger
@@ -24,7 +26,7 @@ from quorate.node.settings import NodeSettings
 from quorate.wire.avro import decode_events
 
 READ_BYTES = 64 * 1024
-"""Of the log, at a time: other work goes on in between."""
+"""Of the log, in one turn."""
 
 T = TypeVar("T")
 
@@ -126,12 +128,24 @@ class Node:
         self, command: Command, *, principal: str = "library", request_id: str = "", timeout_s: float | None = None
     ) -> Outcome:
         """Have it decided, here or by the leader. It may be asked again, if nobody knows, under the same id, and gets
-        the first answer; of a very long one only where its events are, if it cannot be made again.
+        the first answer; of a very long one only where its events are, if it cannot be made again. What was decided
+        by another node is applied here when it is answered, unless that takes longer than ``answer_timeout_s``.
         """
-        commands, caller = self.running.gateways.commands, Caller(principal, "")
-        return await _told(
-            lambda done: commands.submit(command, caller, done, request_id=request_id, timeout_s=timeout_s)
+        gateways, caller = self.running.gateways, Caller(principal, "")
+        outcome: Outcome = await _told(
+            lambda done: gateways.commands.submit(command, caller, done, request_id=request_id, timeout_s=timeout_s)
         )
+        if isinstance(outcome, Answered) and self.core.controller.offset < outcome.offset:
+            await self._applied(outcome.offset)  # In time or not: it is answered.
+        return outcome
+
+    async def _applied(self, offset: int) -> ReadView | NotFresh:
+        """What is here once so many events are applied, or that they are not in time."""
+
+        def begin(done: Callable[[ReadView | NotFresh], None]) -> None:
+            self.running.gateways.reads.read(Freshness(linearizable=False, min_offset=offset), done)
+
+        return await _told(begin)
 
     async def read(self, level: Level = "linearizable", *, timeout_s: float | None = None) -> ReadResult:
         """The committed state, as this node has it; ``linearizable``: with all that was committed before the call."""
@@ -140,22 +154,19 @@ class Node:
 
     async def events(self, offset: int = 0) -> AsyncIterator[tuple[Stamp, Event]]:
         """Every committed event from an offset on, and each new one as it comes, until the node stops. Raises
-        UsageError for an offset that the log does not have, and what the node failed of, if it did.
+        UsageError for an offset that the log does not have, and what the node failed of, if it did. Other work goes on
+        in between, also of who does nothing but take them.
         """
         running, log = self.running, self.core.log
-        news = asyncio.Event()
-        listeners, listener = self.core.listeners, _News(news)
+        listeners, listener = self.core.listeners, _News(log)
         listeners.add(listener)
         try:
             while not running.stopping:
-                news.clear()
-                for batch in log.read(offset, READ_BYTES):
+                for batch in await listener.read(offset):
                     for stamp, event in decode_events(batch):
                         if stamp.offset == offset:  # A batch may begin before what was asked for.
                             offset += 1
                             yield stamp, event
-                if offset == log.end_offset:
-                    await news.wait()
         finally:
             listeners.remove(listener)
         if running.failed.done():
@@ -171,10 +182,43 @@ class Node:
 
 
 class _News(Listener):
-    """Wakes who reads the log."""
+    """Reads the log piece by piece, as it grows."""
 
-    def __init__(self, news: asyncio.Event) -> None:
-        self._news = news
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._news = asyncio.Event()
+        self._here: asyncio.Future[list[bytes]] | None = None
+        self._stopping = False
+
+    async def read(self, offset: int) -> list[bytes]:
+        """The next of it, once there is some, in a turn of its own; none when there will be no more. Raises UsageError,
+        StorageError.
+        """
+        while not self._stopping:
+            self._news.clear()
+            found = await self._piece(offset)
+            if found:
+                return found
+            if not self._stopping:
+                await self._news.wait()
+        return []
+
+    async def _piece(self, offset: int) -> list[bytes]:
+        """What is not in memory is read beside the loop."""
+        here: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        self._here = here
+
+        def at_hand() -> None:
+            if not here.done():
+                try:
+                    here.set_result(self._log.read(offset, READ_BYTES))
+                except QuorateError as error:
+                    here.set_exception(error)
+
+        if self._log.ready(offset, READ_BYTES, at_hand, lambda: not here.done()):
+            at_hand()
+            await asyncio.sleep(0)
+        return await here
 
     def applied(self, end_offset: int) -> None:
         """There is more of it."""
@@ -182,7 +226,10 @@ class _News(Listener):
 
     def stopping(self) -> None:
         """There will be no more."""
+        self._stopping = True
         self._news.set()
+        if self._here is not None and not self._here.done():
+            self._here.set_result([])  # Nobody reads any more.
 
 
 async def _told(ask: Callable[[Callable[[T], None]], None]) -> T:

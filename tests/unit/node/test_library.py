@@ -10,7 +10,9 @@ import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,11 +21,13 @@ import uvloop
 from structlog.testing import capture_logs
 
 from quorate.cli.cluster import found
+from quorate.cli.member import adopt
 from quorate.consensus.raft.engine import GuardedEngine
-from quorate.controller import Answered, ReadView, Refused
+from quorate.consensus.storage.disk import FileVoterFile
+from quorate.controller import Answered, Caller, Outcome, ReadView, Refused
 from quorate.errors import AddressError, DirectoryInUseError, StorageError, UsageError
 from quorate.events import ClusterCreated, Event, NodeStarted, Stamp, TopicCreated
-from quorate.metadata.commands import FenceBroker, PutTopic, RaiseFeatureLevel
+from quorate.metadata.commands import Accepted, Command, FenceBroker, PutTopic, RaiseFeatureLevel
 from quorate.node import Node
 from quorate.node.compose import Core
 from quorate.node.gateways import unready
@@ -212,6 +216,68 @@ def test_a_command_is_answered_read_back_and_followed(settings: NodeSettings) ->
     assert [stamp.principal for stamp, event in followed if isinstance(event, TopicCreated)] == ["me"]
 
 
+def test_what_another_node_decided_is_applied_here_when_it_is_answered(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may be here before it: whoever then looks at this node's own state finds what was written. Here it is
+    told ten events too early, and they come a little later.
+    """
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            core, commands = node.core, node.running.gateways.commands
+
+            def told_early(command: Command, caller: Caller, done: Callable[[Outcome], None], **_: Any) -> None:
+                done(Answered(Accepted(), core.controller.offset + 10))
+                for number in range(10):
+                    topic = msgspec.structs.replace(TOPIC, topic=f"t{number}")
+                    later = partial(core.controller.submit, topic, caller, lambda _: None)
+                    asyncio.get_running_loop().call_later(0.05, later)
+
+            monkeypatch.setattr(commands, "submit", told_early)
+            outcome = await node.submit(TOPIC)
+            assert isinstance(outcome, Answered)
+            assert core.controller.offset >= outcome.offset
+
+    within(scenario)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["from the disk", "from memory"])
+def test_whoever_follows_a_long_log_lets_other_work_go_on(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    """Also who does nothing but take what comes: after each piece the loop has a turn; old ones are read beside it."""
+    monkeypatch.setattr("quorate.node.node.READ_BYTES", 1)
+    if beside:
+        event_log = msgspec.structs.replace(settings.storage.event_log, tail_batches=2)
+        storage = msgspec.structs.replace(settings.storage, event_log=event_log)
+        settings = msgspec.structs.replace(settings, storage=storage)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            for number in range(30):
+                assert isinstance(await node.submit(msgspec.structs.replace(TOPIC, topic=f"t{number}")), Answered)
+            end, working, seen = node.core.controller.offset, asyncio.create_task(other()), 0
+            async for stamp, _ in node.events():
+                assert stamp.offset == seen
+                seen += 1
+                if seen == end:
+                    break
+            working.cancel()
+
+    within(scenario)
+    assert turns >= 30
+
+
 def test_what_is_asked_over_grpc_names_what_keeps_a_node_from_being_ready(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +294,35 @@ def test_what_is_asked_over_grpc_names_what_keeps_a_node_from_being_ready(
         assert unready(node.running) == "this node is not serving"
 
     within(scenario)
+
+
+@pytest.mark.parametrize("how", ["copied", "voter.json lost"])
+def test_a_lone_node_whose_directory_was_copied_says_how_it_goes_on(
+    settings: NodeSettings, tmp_path: Path, how: str
+) -> None:
+    """Nothing is missing, and nothing is to be thrown away: the command that lets it go on is named. A lost voter file
+    is named as what is lost.
+    """
+
+    async def life() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+
+    within(life)
+    data = Path(settings.node.data_dir)
+    if how == "copied":
+        shutil.copytree(data, tmp_path / "copy")
+        shutil.rmtree(data)
+        (tmp_path / "copy").rename(data)
+    else:
+        (data / "voter.json").unlink()
+    with pytest.raises(UsageError, match=r"quorate member adopt --data-dir DIR") as raised:
+        within(life)
+    assert ("voter.json was missing" in str(raised.value)) == (how != "copied")
+    assert "journal directory" not in str(raised.value)
+    if how == "copied":
+        adopt(FileVoterFile(str(data)))
+        within(life)
 
 
 def test_a_node_that_has_stopped_is_let_go(settings: NodeSettings) -> None:
