@@ -202,6 +202,15 @@ def _hub(watches: "Watches", process: Process) -> WatchHub:
     """All watches of a process."""
     assert isinstance(process.node, CoreNode)
     core, loop, settings = process.node.core, process.loop, SETTINGS
+    fresh = FreshReader(
+        core.controller,
+        _Past(watches, loop),
+        core.listeners,
+        loop,
+        timeout_s=settings.answer_timeout_s,
+        past_timeout_s=settings.past_timeout_s,
+        waiting_max=settings.waiting_max,
+    )
     context = GrpcContext(
         node_id=process.node_id,
         cluster_id="sim",
@@ -211,15 +220,8 @@ def _hub(watches: "Watches", process: Process) -> WatchHub:
         machine=core.machine,
         engine=core.engine,
         log=core.log,
-        fresh=FreshReader(
-            core.controller,
-            _Past(watches, loop),
-            core.listeners,
-            loop,
-            timeout_s=settings.answer_timeout_s,
-            past_timeout_s=settings.past_timeout_s,
-            waiting_max=settings.waiting_max,
-        ),
+        fresh=fresh,
+        written=fresh,
         scheduler=loop,
         metrics=Metrics(),
         access=OpenAccess(),

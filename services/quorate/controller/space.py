@@ -127,6 +127,10 @@ class DiskSpace:
         )
         return (*low, self._large()) if self._is_large() else low
 
+    def nodes(self) -> tuple[int, ...]:
+        """Whose disk has too little; this one, where the state is too large, which it is everywhere."""
+        return tuple(sorted({*self._lacking(), *((self._node_id,) if self._is_large() else ())}))
+
     def _is_large(self) -> bool:
         return self._state_bytes() > self._settings.state_bytes_max
 

@@ -7,7 +7,7 @@ follow it. A transaction that writes nothing has no event.
 
 from collections.abc import Iterable, Sequence
 from operator import eq, gt, lt, ne
-from typing import Final, assert_never
+from typing import Final, assert_never, cast
 
 import msgspec
 
@@ -80,6 +80,22 @@ def transact(state: State, command: Transact, context: Context) -> Decision | Re
     comes, and of both what is wrong by itself.
     """
     return _decided(state, command)
+
+
+def fault_of(command: Transact) -> Refusal | None:
+    """What is wrong with it by itself, whatever the state."""
+    try:
+        _check(command, OPERATIONS_MAX, DEPTH_MAX)
+        _check_written(command)
+    except _Refused as refused:
+        return refused.refusal
+    return None
+
+
+def read(state: State, command: Transact) -> Transacted | Refusal:
+    """What one that writes nothing is answered."""
+    decision = _decided(state, command)
+    return decision if isinstance(decision, Refusal) else cast("Transacted", decision.reply)
 
 
 def puts_keys(command: Transact) -> bool:

@@ -175,7 +175,8 @@ class Gateways:
             waiting_max=settings.history.questions_max,
         )
         self.commands = FirstAnswers(core.controller, reader, core.log, scheduler, settings.policy)
-        """Of the program that this node is a part of."""
+        """Of the program that this node is a part of; ``reads``: what it asks of the state."""
+        self.reads = reader
         self._remoting = self._remoting_server()
         self._kafka = KafkaServer(ClusterView(node), settings.kafka, metrics, scheduler, seeded(), access, quota)
         self._http = self._http_server(access, quota)
@@ -272,6 +273,11 @@ class Gateways:
                 past_timeout_s=settings.grpc.past_timeout_s,
                 waiting_max=settings.grpc.waiting_max,
             ),
+            written=self._reader(
+                timeout_s=settings.grpc.answer_timeout_s,
+                past_timeout_s=settings.grpc.past_timeout_s,
+                waiting_max=settings.grpc.calls_max,
+            ),
             scheduler=node.scheduler,
             metrics=node.metrics,
             access=access,
@@ -280,7 +286,9 @@ class Gateways:
             connected=node.connected,
             unready=lambda: unready(node),
             no_space=core.controller.space.alarms,
+            short_of_space=core.controller.space.nodes,
             corrupt=core.comparison.alarms,
+            differing=core.comparison.nodes,
             disk_bytes=lambda: node.data.info().bytes_on_disk,
             settings=settings.grpc,
         )

@@ -1,7 +1,7 @@
 """How a call reads and writes: one command or one view, within the caller's own deadline.
 
 Rules: a call ends by an answer or by a ``CallError``; access and quota are asked first. A write is answered when this
-node has applied it too, so that its client reads here what it wrote.
+node has applied it too, so that its client reads here what it wrote; at the latest when its time is over.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from quorate.controller import Answered, Caller, Outcome, ReadView
 from quorate.errors import UsageError
-from quorate.gateway.fresh import Freshness, NotFresh
+from quorate.gateway.fresh import Freshness, FreshReader, NotFresh
 from quorate.gateway.grpc.codes import (
     DENIED,
     FUTURE,
@@ -84,9 +84,6 @@ class Call(Protocol):
     def peer(self) -> str:
         """Who asks."""
 
-    def requires_leader(self) -> bool:
-        """Does it want to hear when there is none?"""
-
     def time_remaining(self) -> float | None:
         """Until the caller's deadline, in seconds; None: it has none."""
 
@@ -133,18 +130,27 @@ class Asking:
         return min(left, most)
 
     async def submit(
-        self, command: Command, call: Call, resource: str, kind: type[R], *, request_id: str = ""
+        self,
+        command: Command,
+        call: Call,
+        resource: str,
+        kind: type[R],
+        *,
+        request_id: str = "",
+        applied_here: bool = True,
     ) -> tuple[R, int]:
-        """The reply, of this kind, and its revision; as it was, if this id ran before. Raises CallError."""
+        """The reply, of this kind, and its revision; as it was, if this id ran before. ``applied_here``: not before
+        this node shows it, which a word of life has no need of: the next one waits for its answer. Raises CallError.
+        """
         self.allowed(type(command).__name__, resource)
         within_s = self.time_for(call)
         outcome = await self._outcome(command, Caller(PRINCIPAL, call.peer()), within_s, request_id)
         if not isinstance(outcome, Answered) or not isinstance(outcome.reply, kind):
             raise failed(outcome)
-        if self.context.controller.offset < outcome.offset:  # In time or not: it is answered.
-            freshness = Freshness(linearizable=False, min_offset=outcome.offset)
+        if applied_here and self.context.controller.offset < outcome.offset:  # In time or not: it is answered.
+            written = Freshness(linearizable=False, min_offset=outcome.offset)
             with suppress(CallError):
-                await self._view(freshness, within_s)
+                await _seen(self.context.written, written, within_s)
         return outcome.reply, max(outcome.offset - 1, 0)
 
     async def _outcome(self, command: Command, caller: Caller, within_s: float, request_id: str) -> Outcome:
@@ -160,7 +166,7 @@ class Asking:
         return await self._view(Freshness(linearizable=not stale), self.time_for(call))
 
     async def _view(self, freshness: Freshness, within_s: float) -> ReadView:
-        view: ReadView | NotFresh = await _told(lambda seen: self.context.fresh.read(freshness, seen), within_s)
+        view = await _seen(self.context.fresh, freshness, within_s)
         if isinstance(view, NotFresh):
             raise not_fresh(view)
         return view
@@ -218,6 +224,11 @@ class Asking:
     async def past(self, offset: int, within_s: float) -> ReadView:
         """The state before an offset, replayed. Raises CallError."""
         return await self._view(Freshness(linearizable=False, at=offset), within_s)
+
+
+async def _seen(reader: FreshReader, freshness: Freshness, within_s: float) -> ReadView | NotFresh:
+    view: ReadView | NotFresh = await _told(lambda seen: reader.read(freshness, seen), within_s)
+    return view
 
 
 async def _told(ask: Callable[[Callable[[T], None]], None], within_s: float) -> T:

@@ -17,6 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from quorate.gateway.grpc import heads
 from quorate.gateway.grpc.codes import (
+    NO_LEADER,
     PAST_DEADLINE,
     STOPPED,
     TIMED_OUT,
@@ -64,8 +65,9 @@ class Method(NamedTuple):
 class Calls:
     """All calls of a listener."""
 
-    def __init__(self, settings: GrpcSettings, now: Callable[[], float]) -> None:
-        self.settings, self.now = settings, now
+    def __init__(self, settings: GrpcSettings, now: Callable[[], float], led: Callable[[], bool]) -> None:
+        """``led``: is a leader known?"""
+        self.settings, self.now, self.led = settings, now, led
         self._methods: dict[str, Method] = {}
         self._services: set[str] = set()
         self._under_way: set[ServedCall] = set()
@@ -150,6 +152,8 @@ class ServedCall:
         """Since when a message is awaited that has to come, or has begun."""
         self._asked = 0
         """Bytes that are held for the request that the handler has."""
+        self._led_at = stream.began
+        """When a leader was known last."""
         if method.streams_in:  # It may be silent for as long as it likes.
             self._partial_since = None
             self._start()
@@ -159,10 +163,6 @@ class ServedCall:
     def peer(self) -> str:
         """Who asks."""
         return self._connection.peer
-
-    def requires_leader(self) -> bool:
-        """Does it want to hear when there is none?"""
-        return self._head.requires_leader
 
     def time_remaining(self) -> float | None:
         """Until the caller's deadline, in seconds; None: it has none."""
@@ -198,10 +198,20 @@ class ServedCall:
             task.cancel()
 
     def look(self, now: float) -> None:
-        """End a call whose deadline has passed, or whose request does not come."""
+        """End a call whose deadline has passed, or whose request does not come; and one that requires a leader, when
+        there has been none for a while.
+        """
         since = self._partial_since
+        if self._head.requires_leader and self._leaderless(now):
+            self.end_now(*NO_LEADER)
+            return
         if self._late(now) or (since is not None and now - since > self._calls.settings.request_timeout_s):
             self.end_now(*PAST_DEADLINE)
+
+    def _leaderless(self, now: float) -> bool:
+        if self._calls.led():
+            self._led_at = now
+        return now - self._led_at > self._calls.settings.no_leader_grace_s
 
     def _late(self, now: float) -> bool:
         """Has its caller given up?"""
@@ -345,6 +355,8 @@ class ServedCall:
         try:
             if self._late(self._calls.now()):
                 raise CallError(*PAST_DEADLINE)  # Nothing is begun, and nothing of its request looked at.
+            if self._head.requires_leader and not self._calls.led():
+                raise CallError(*NO_LEADER)
             await answering()
             fields = heads.DONE
         except CallError as error:

@@ -65,16 +65,15 @@ class ClusterService:
         """Those that stand. They are not set nor taken away by a client: each ends when its cause does."""
         if request.action != rpc_pb2.AlarmRequest.GET:
             raise CallError(StatusCode.UNIMPLEMENTED, "quorate: an alarm stands for as long as its cause; see status")
-        standing = [
-            kind
-            for kind, sentences in (
-                (rpc_pb2.NOSPACE, self._context.no_space()),
-                (rpc_pb2.CORRUPT, self._context.corrupt()),
+        alarms = [
+            rpc_pb2.AlarmMember(memberID=node, alarm=kind)
+            for kind, nodes in (
+                (rpc_pb2.NOSPACE, self._context.short_of_space()),
+                (rpc_pb2.CORRUPT, self._context.differing()),
             )
-            if sentences and request.alarm in (rpc_pb2.NONE, kind)
+            if request.alarm in (rpc_pb2.NONE, kind)
+            for node in nodes
         ]
-        me = self._context.node_id
-        alarms = [rpc_pb2.AlarmMember(memberID=me, alarm=kind) for kind in standing]
         return rpc_pb2.AlarmResponse(header=self._asking.header(), alarms=alarms)
 
     async def hash_kv(self, request: rpc_pb2.HashKVRequest, call: Call) -> rpc_pb2.HashKVResponse:

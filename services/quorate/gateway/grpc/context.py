@@ -49,6 +49,8 @@ class GrpcContext:
     log: EventLog
     fresh: FreshReader
     """Every read of this listener goes through it."""
+    written: FreshReader
+    """What was written waits in it until this node has applied it: as many as there are calls."""
     scheduler: Scheduler
     metrics: Metrics
     access: Access
@@ -60,9 +62,11 @@ class GrpcContext:
     unready: Callable[[], str]
     """Why clients should not come to this node; empty when they should."""
     no_space: Callable[[], Sequence[str]] = tuple
-    """Why what grows the state is refused, in sentences."""
+    """Why what grows the state is refused, in sentences; ``short_of_space``: at which nodes."""
+    short_of_space: Callable[[], Sequence[int]] = tuple
     corrupt: Callable[[], Sequence[str]] = tuple
-    """Which nodes' states differ, in sentences."""
+    """Which nodes' states differ, in sentences; ``differing``: the nodes."""
+    differing: Callable[[], Sequence[int]] = tuple
     disk_bytes: Callable[[], int] = int
     """Of the whole data directory."""
     settings: GrpcSettings = field(default_factory=GrpcSettings)

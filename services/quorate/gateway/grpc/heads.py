@@ -86,7 +86,7 @@ def _read(fields: tuple[tuple[bytes, bytes], ...]) -> CallHead:
         path=pseudo[b":path"].decode("utf-8", "backslashreplace"),
         timeout_s=None,
         encoding=rest.get(b"grpc-encoding", b"identity"),
-        requires_leader=b"hasleader" in rest,
+        requires_leader=rest.get(b"hasleader") == b"true",
         length=_length(rest.get(b"content-length")),
     )
 

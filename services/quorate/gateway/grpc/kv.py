@@ -13,8 +13,8 @@ from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call, in_turns
 from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, TIMED_OUT, CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import rpc_pb2
-from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Transacted
-from quorate.metadata.keys import READ_MAX, TOO_MANY_KEYS
+from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Refusal, Transact, Transacted
+from quorate.metadata.keys import READ_MAX, TOO_MANY_KEYS, fault_of, read
 from quorate.model.keys import RangeKeys, bounds, finding, looked_at
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
@@ -55,9 +55,14 @@ class KvService:
     async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> rpc_pb2.TxnResponse:
         """All of it, or nothing."""
         command = messages.transaction(request)
+        if messages.is_serializable(request):
+            return await self._read(command, call)
         past: dict[int, OrderedMap[KeyValue]] = {}
         if ranges := messages.past_ranges(request):  # What was then stays so, whenever this is decided.
             self._asking.allowed("RangeKeys", "key")
+            fault = fault_of(command)
+            if fault is not None:
+                raise refused(fault)
             past = await self._asking.keys_then({one.revision for one in ranges}, call)
             if sum(looked_at(past[one.revision], messages.asked(one)) for one in ranges) > READ_MAX:
                 raise refused(TOO_MANY_KEYS)
@@ -68,6 +73,17 @@ class KvService:
             response = await in_turns(messages.transacted(reply, revision, call.hold))
         except CallError as error:  # It is done, and nobody hears what.
             raise CallError(*TIMED_OUT) from error
+        response.header.CopyFrom(self._asking.header(revision))
+        return response
+
+    async def _read(self, command: Transact, call: Call) -> rpc_pb2.TxnResponse:
+        """A Txn of Ranges that are all serializable: as this node has it."""
+        self._asking.allowed("RangeKeys", "key")
+        view = await self._asking.view(call, stale=True)
+        reply, revision = read(view.state, command), max(view.offset - 1, 0)
+        if isinstance(reply, Refusal):
+            raise refused(reply)
+        response = await in_turns(messages.transacted(reply, revision, call.hold))
         response.header.CopyFrom(self._asking.header(revision))
         return response
 

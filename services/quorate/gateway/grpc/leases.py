@@ -44,7 +44,9 @@ class LeaseService:
         async for request in requests:
             header = self._asking.header()  # As it was before: no client hears of a revision at which it was gone.
             try:
-                reply, _ = await self._asking.submit(KeepLease(lease=request.ID), call, _resource(request.ID), LeaseIs)
+                reply, _ = await self._asking.submit(
+                    KeepLease(lease=request.ID), call, _resource(request.ID), LeaseIs, applied_here=False
+                )
                 ttl_s = reply.ttl_s
             except CallError as error:
                 if error.code is not StatusCode.NOT_FOUND:

@@ -116,7 +116,9 @@ class MemberService:
             ),
             want_drain=request.want_drain,
         )
-        reply, revision = await self._asking.submit(command, call, _resource(request.name), MemberIs)
+        reply, revision = await self._asking.submit(
+            command, call, _resource(request.name), MemberIs, applied_here=False
+        )
         leader = self._context.controller.leader_id or 0
         return members_pb2.MemberHeartbeatResponse(
             fenced=reply.fenced,

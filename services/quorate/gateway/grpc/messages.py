@@ -138,6 +138,17 @@ def _operation(message: rpc_pb2.RequestOp, depth: int, count: _Count) -> KeyOper
             raise CallError(*EMPTY_OPERATION)
 
 
+def is_serializable(request: rpc_pb2.TxnRequest) -> bool:
+    """Does it read alone, now, and want this node's own state?"""
+    operations = (*request.success, *request.failure)
+    return bool(operations) and all(
+        operation.WhichOneof("request") == "request_range"
+        and operation.request_range.serializable
+        and operation.request_range.revision <= 0
+        for operation in operations
+    )
+
+
 def past_ranges(request: rpc_pb2.TxnRequest) -> list[rpc_pb2.RangeRequest]:
     """The Ranges of a Txn at a revision, of both outcomes and of those within it. Raises CallError."""
     found = list(_past_ranges(request))

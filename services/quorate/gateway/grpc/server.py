@@ -115,7 +115,10 @@ class GrpcServer:
 
     def __init__(self, context: GrpcContext) -> None:
         self._context = context
-        self._calls = calls = Calls(context.settings, context.scheduler.monotonic)
+        controller = context.controller
+        self._calls = calls = Calls(
+            context.settings, context.scheduler.monotonic, lambda: controller.leader_id is not None
+        )
         self._listener = GrpcListener(context, calls)
         self._listening: asyncio.Server | None = None
         self._serving = False

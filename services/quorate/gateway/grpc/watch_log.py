@@ -74,6 +74,8 @@ class LogFold(Generic[C]):
         self._marks, self._types = told.marks, kinds_about(*told.kinds)
         self._state = None if state is None else told.part(state)
         self._asked = self._closed = False
+        self.failed = False
+        """The state before could not be had; it is asked again."""
         self._found: list[bytes] | StorageError | None = None
         """What was read beside the loop for ``offset``, or why not."""
         if state is None:
@@ -93,10 +95,17 @@ class LogFold(Generic[C]):
 
     def _begun(self, view: ReadView | NotFresh) -> None:
         if isinstance(view, ReadView):
-            self._state = self._told.part(view.state)
+            self._state, self.failed = self._told.part(view.state), False
             self._woken()
         else:
-            self._context.scheduler.call_later(AGAIN_S, self._begin)
+            self.failed = True
+            self._context.scheduler.call_later(AGAIN_S, self._once_more)
+
+    def _once_more(self) -> None:
+        """Who has something better to do than to wait for it may do that."""
+        if not self._closed:
+            self._woken()
+        self._begin()
 
     def read(self) -> list[C]:
         """The next of them; none as long as what tells them is not here. Raises StorageError."""

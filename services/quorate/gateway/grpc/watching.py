@@ -393,6 +393,9 @@ class WatchStream:
             self._hub.replaying[watcher] = None
             start = self._hub.asking.entry_start(watcher.next)
             fold = self._behind[watcher] = LogFold(self._context, KEYS, start, self._wake.set)
+        if fold.failed:  # Others may have their turn; it begins again behind them.
+            self.end_replay(watcher)
+            return []
         changes = fold.read()
         if not changes:
             watcher.next = max(watcher.next, fold.offset)

@@ -50,9 +50,6 @@ class Caller:
     def time_remaining(self) -> float | None:
         return self.left_s
 
-    def requires_leader(self) -> bool:
-        return False
-
     def hold(self, count: int) -> None:
         """There is room for all."""
 
@@ -66,6 +63,7 @@ class House:
         self.call = Caller()
         self.reason = ""
         self.low: list[str] = []
+        self.low_at: list[int] = []
         self.may = self.room = True
         settings = settings or GrpcSettings()
         self.context = GrpcContext(
@@ -86,6 +84,15 @@ class House:
                 past_timeout_s=settings.past_timeout_s,
                 waiting_max=settings.waiting_max,
             ),
+            written=FreshReader(
+                bench.controller,
+                self.times.past,
+                bench.listeners,
+                bench.loop,
+                timeout_s=settings.answer_timeout_s,
+                past_timeout_s=settings.past_timeout_s,
+                waiting_max=settings.calls_max,
+            ),
             scheduler=bench.loop,
             metrics=bench.metrics,
             access=self,
@@ -94,6 +101,7 @@ class House:
             connected=lambda _: True,
             unready=lambda: self.reason,
             no_space=lambda: self.low,
+            short_of_space=lambda: self.low_at,
             settings=settings,
         )
         self.asking = Asking(self.context)

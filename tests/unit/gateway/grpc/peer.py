@@ -187,8 +187,8 @@ class Rooms:
 
     def __init__(self, settings: GrpcSettings | None = None) -> None:
         self.house = House(settings=settings)
-        self.settings = self.house.context.settings
-        self.calls = Calls(self.settings, self.house.context.scheduler.monotonic)
+        self.settings, self.led = self.house.context.settings, True
+        self.calls = Calls(self.settings, self.house.context.scheduler.monotonic, lambda: self.led)
         self.door = GrpcListener(self.house.context, self.calls)
         self.asked: list[Any] = []
         self.gone = 0

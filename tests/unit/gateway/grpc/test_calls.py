@@ -191,23 +191,60 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_a_call_knows_who_asks_and_how_long_he_waits() -> None:
-    """The peer, ``hasleader``, and what is left of the deadline."""
+    """The peer, and what is left of the deadline."""
     rooms = Rooms()
     seen = []
 
     async def looks(request: pb.RangeRequest, call: Call) -> pb.RangeResponse:
-        seen.append((call.peer(), call.requires_leader(), call.time_remaining()))
+        seen.append((call.peer(), call.time_remaining()))
         return pb.RangeResponse()
 
     rooms.range = looks
     peer = Peer(rooms)
     peer.call(1, KEY)
-    peer.call(3, KEY, grpc_timeout=b"2S", hasleader=b"true")
-    assert seen[0] == ("ipv4:127.0.0.1:1", False, None)
-    assert seen[1][:2] == ("ipv4:127.0.0.1:1", True)
-    left = seen[1][2]
+    peer.call(3, KEY, grpc_timeout=b"2S")
+    assert seen[0] == ("ipv4:127.0.0.1:1", None)
+    assert seen[1][0] == "ipv4:127.0.0.1:1"
+    left = seen[1][1]
     assert left is not None
     assert 1.8 < left <= 2
+
+
+def test_whoever_requires_a_leader_is_refused_without_one() -> None:
+    """Any call, as by etcd, before its handler is called; who does not say ``true`` is served."""
+    rooms = Rooms()
+    seen = []
+
+    async def looks(request: pb.RangeRequest, call: Call) -> pb.RangeResponse:
+        seen.append(call.peer())
+        return pb.RangeResponse()
+
+    rooms.range = looks
+    peer = Peer(rooms)
+    rooms.led = False
+    peer.call(1, KEY, hasleader=b"true")
+    assert peer.end_of(1) == (14, b"etcdserver: no leader")
+    assert not seen
+    peer.call(3, KEY, hasleader=b"false")
+    peer.call(5, KEY)
+    rooms.led = True
+    peer.call(7, KEY, hasleader=b"true")
+    assert len(seen) == 3
+
+
+def test_a_call_that_requires_a_leader_ends_when_there_is_none_for_a_while() -> None:
+    """A stream too that says nothing; one that does not require it goes on."""
+    rooms = Rooms()
+    rooms.range = rooms.never
+    peer = Peer(rooms)
+    peer.call(1, KEY, hasleader=b"true")
+    peer.call(3, KEY)
+    rooms.led = False
+    rooms.after(rooms.settings.no_leader_grace_s - 0.5)
+    assert rooms.gone == 0
+    rooms.after(2.0)
+    assert rooms.gone == 1
+    assert peer.end_of(1) == (14, b"etcdserver: no leader")
 
 
 @pytest.mark.parametrize(

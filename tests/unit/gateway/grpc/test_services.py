@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2
 
+from quorate.controller import Answered
 from quorate.gateway.grpc.calls import CROWDED
 from quorate.gateway.grpc.cluster import ClusterService
 from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.health import HealthService
 from quorate.gateway.grpc.kv import KvService, resource
 from quorate.gateway.grpc.leases import LeaseService
-from quorate.gateway.grpc.pb import cluster_pb2
+from quorate.gateway.grpc.members import MemberService
+from quorate.gateway.grpc.pb import cluster_pb2, members_pb2
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
+from quorate.metadata.commands import Command, HearMember, LeaseIs, MemberIs
 from tests.unit.gateway.grpc.house import Caller, House
 
 ALL: dict[str, Any] = {"key": b"\x00", "range_end": b"\x00"}
@@ -271,6 +274,44 @@ def test_compaction_does_nothing_and_says_so() -> None:
     assert kv.house.refused(compact(-1))[1].endswith("compacted")
 
 
+def test_a_txn_of_serializable_reads_needs_no_leader() -> None:
+    """It is this node's own state, of one revision, as in etcd; one that reads otherwise asks who leads."""
+    kv = Kv()
+    kv.put(b"a", b"1")
+    kv.put(b"b", b"2")
+    revision = kv.house.revision
+    own = [pb.RequestOp(request_range=pb.RangeRequest(key=key, serializable=True)) for key in (b"a", b"b")]
+    sure = [pb.RequestOp(request_range=pb.RangeRequest(key=b"a"))]
+    compare = pb.Compare(key=b"a", target=pb.Compare.VALUE, result=pb.Compare.EQUAL, value=b"1")
+    kv.house.bench.engine.lose()
+    kv.house.call = Caller(left_s=0.1)
+
+    def txn(**request: Any) -> Any:
+        return kv.service.txn(pb.TxnRequest(**request), kv.house.call)
+
+    found = kv.house.run(txn(compare=[compare], success=own))
+    assert [one.response_range.kvs[0].value for one in found.responses] == [b"1", b"2"]
+    assert (found.succeeded, found.header.revision) == (True, revision)
+    for request in ({"success": sure}, {"success": own, "failure": sure}, {"compare": [compare]}):
+        assert kv.house.refused(txn(**request))[0] is StatusCode.UNAVAILABLE
+
+
+def test_a_txn_that_is_wrong_by_itself_says_so_before_it_looks_at_the_past() -> None:
+    """Whatever revision it reads at, which may be refused too, or take long."""
+    kv = Kv()
+    past = pb.RequestOp(request_range=pb.RangeRequest(key=b"a", revision=10**9))
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"a"))
+    nameless = pb.RequestOp(request_put=pb.PutRequest())
+
+    def refused(*operations: Any) -> str:
+        return kv.house.refused(kv.service.txn(pb.TxnRequest(success=operations), kv.house.call))[1]
+
+    assert refused(put, put, past) == "etcdserver: duplicate key given in txn request"
+    assert refused(nameless, past) == "etcdserver: key is not provided"
+    assert refused(*[put] * 128, past) == "etcdserver: too many operations in txn request"
+    assert refused(put, past).endswith("future revision")
+
+
 def test_a_call_that_comes_too_late_is_not_begun() -> None:
     """Its deadline has passed: it is told so, whatever it wants, and nothing is decided, asked or handed over."""
     house = House()
@@ -354,6 +395,32 @@ def test_the_life_of_a_lease() -> None:
     assert house.refused(leases.time_to_live(pb.LeaseTimeToLiveRequest(ID=7), house.call))[0] is StatusCode.UNAVAILABLE
 
 
+def test_a_word_of_life_waits_for_nothing_to_be_applied_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader's answer names how far its own log goes, which a follower that lags shows later: the next word is sent
+    when this one is answered. A write waits, so that its client reads here what it wrote.
+    """
+    house = House()
+    leases, members = LeaseService(house.asking), MemberService(house.asking)
+    ahead = house.bench.controller.offset + 5
+
+    def told(command: Command, caller: Any, done: Any, **_: Any) -> None:
+        beat = isinstance(command, HearMember)
+        done(Answered(MemberIs(name="m", epoch=1) if beat else LeaseIs(lease=7, ttl_s=9), ahead))
+
+    monkeypatch.setattr(house.bench.controller, "submit", told)
+
+    async def kept() -> list[int]:
+        return [one.TTL async for one in leases.keep_alive(requests(7, 7, 7), house.call)]
+
+    began = house.bench.loop.monotonic()
+    assert house.run(kept()) == [9, 9, 9]
+    beat = members.heartbeat(members_pb2.MemberHeartbeatRequest(name="m", epoch=1), house.call)
+    assert house.run(beat).revision == ahead - 1
+    assert house.bench.loop.monotonic() - began < 0.5
+    house.run(leases.grant(pb.LeaseGrantRequest(ID=7, TTL=9), house.call))
+    assert house.bench.loop.monotonic() - began > house.context.settings.answer_timeout_s - 0.5
+
+
 def test_many_leases_are_listed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they take is held as they are told; where there is no room they are not."""
     house, held = House(settings=GrpcSettings(keys_per_turn=2)), list[int]()
@@ -382,9 +449,9 @@ def test_what_a_node_says_of_its_cluster() -> None:
     status = house.run(cluster.status(pb.StatusRequest(), house.call))
     assert (status.version, status.leader, status.raftTerm, list(status.errors)) == ("3.5.0+quorate.1.2.3", 1, 1, [])
     assert not house.run(cluster.alarm(pb.AlarmRequest(), house.call)).alarms
-    house.low = ["the disk is full"]
-    (alarm,) = house.run(cluster.alarm(pb.AlarmRequest(), house.call)).alarms
-    assert (alarm.memberID, alarm.alarm) == (1, pb.NOSPACE)
+    house.low, house.low_at = ["the disk is full"], [2, 3]
+    alarms = house.run(cluster.alarm(pb.AlarmRequest(), house.call)).alarms
+    assert [(alarm.memberID, alarm.alarm) for alarm in alarms] == [(2, pb.NOSPACE), (3, pb.NOSPACE)]
     assert house.run(cluster.status(pb.StatusRequest(), house.call)).errors == ["the disk is full"]
     wrong = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE)
     assert house.refused(cluster.alarm(wrong, house.call))[0] is StatusCode.UNIMPLEMENTED

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from quorate.gateway.fresh import Freshness, NotFresh
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
 from quorate.gateway.grpc.settings import GrpcSettings
@@ -423,6 +424,34 @@ def test_many_replays_wait_for_each_other() -> None:
         assert reader.events(1) == told[-1:]
         reader.stream.close()
     assert not house.hub.replaying
+
+
+def test_whose_past_cannot_be_had_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watches whose beginning is nowhere to be had just now wait; others, whose own is, are told all."""
+    house = House(settings=GrpcSettings(replays_max=1))
+    told = expected(house)
+    house.forget_history()
+    fresh, read = house.context.fresh, house.context.fresh.read
+    refused = list[int]()
+
+    def refusing(freshness: Freshness, seen: Any, **more: Any) -> None:
+        if freshness.at is not None and not refused:
+            refused.append(freshness.at)
+            seen(NotFresh("unavailable", "no process replays", past=True))
+        else:
+            read(freshness, seen, **more)
+
+    monkeypatch.setattr(fresh, "read", refusing)
+    stuck, other = Reader(house), Reader(house)
+    stuck.watch(*ALL, start=told[1][0])
+    (watcher,) = stuck.stream._behind
+    assert list(stuck.stream._read_for(watcher)) == []
+    assert len(refused) == 1
+    assert not house.hub.replaying
+    other.watch(*ALL, start=1)
+    assert other.events(len(told)) == told
+    other.stream.close()
+    assert stuck.events(len(told) - 1) == told[1:]
 
 
 def test_who_takes_nothing_keeps_no_other_from_the_past() -> None:
