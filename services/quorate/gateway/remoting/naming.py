@@ -8,7 +8,8 @@ Source: Java ``DefaultRequestProcessor``, ``ClientRequestProcessor`` and ``Route
 """
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
@@ -69,7 +70,11 @@ ASK_AGAIN_S: Final = 5.0
 ASKED_MAX: Final = 64
 """Masters asked for their topics at a time …"""
 WAITING_MAX: Final = 1000
-"""… and requests that wait for what they say."""
+"""… and requests that wait for what they say …"""
+WAITED_S: Final = 1.0
+"""… for so long, and until another master has answered or failed to (``ask_deadline_s``): a client of Java's closes its
+connection after 3 s. Whether the topic is there is not known then: it is told to ask again.
+"""
 UNIT: Final = 1
 UNIT_SUB: Final = 2
 """Java ``TopicSysFlag``."""
@@ -110,9 +115,13 @@ class NameServer:
         """Which announcements and sets the kept routes are made of."""
         self._asked: dict[str, float] = {}
         self._asking = 0
+        self._filling = False
+        self._round: Iterator[tuple[str, BrokerSet]] = iter(())
+        """Those that are not asked yet."""
         self._current = False
         """Since it began, it has known once how far the log goes."""
-        self._waiting: list[tuple[Exchange, str]] = []
+        self._waiting: deque[tuple[Exchange, str, float]] = deque()
+        """Who, for which topic, since when."""
 
     def _stays(self, broker_set: str) -> bool:
         return self._host.state.known(broker_set) is not None
@@ -286,8 +295,11 @@ class NameServer:
         if not self._host.admitted(exchange, "Route", f"topic/{topic}"):
             return
         self._look()
-        if topic not in self.announced.topics and len(self._waiting) < WAITING_MAX and self._ask():
-            self._waiting.append((exchange, topic))
+        if topic not in self.announced.topics and self._ask():
+            if len(self._waiting) < WAITING_MAX:
+                self._waiting.append((exchange, topic, self._host.now()))
+            else:
+                exchange.reply(answers.BUSY)
         elif len(self.announced.topics.get(topic, ())) > SMALL_ROUTE:
             exchange.later(lambda: self._route(topic))
         else:
@@ -360,8 +372,8 @@ class NameServer:
         """Ask those who told nothing; is somebody being asked? What a node knows when it begins may be old, so it has
         the leader tell it first how far the log goes.
         """
-        if self._current:
-            self._ask_masters()
+        if not self._asking and self._current:
+            self._begin_round()
         elif not self._asking:
             self._asking += 1
             self._host.catch_up(self._caught_up)
@@ -369,16 +381,22 @@ class NameServer:
 
     def _caught_up(self, current: bool) -> None:
         self._current = current
-        self._ask_masters()
+        self._begin_round()
         self._one_answered()
 
-    def _ask_masters(self) -> None:
-        now, sets = self._host.now(), self._host.state.broker_sets
+    def _begin_round(self) -> None:
+        """Every set that told nothing is asked once, some at a time; whoever comes meanwhile waits for the same."""
+        sets = self._host.state.broker_sets
         if len(self._asked) > 2 * len(sets) + ASKED_MAX:
             self._asked.clear()
-        for name, broker_set in sets.items():
-            if self._asking >= ASKED_MAX:
-                break
+        self._round = iter(sets.items())
+        self._ask_masters()
+
+    def _ask_masters(self) -> None:
+        """The next of the round. Some may answer, or fail, at once."""
+        now, self._filling = self._host.now(), True
+        while self._asking < ASKED_MAX and (found := next(self._round, None)) is not None:
+            name, broker_set = found
             said = self.announced.sets.get(name)
             if (said is not None and said.told) or now - self._asked.get(name, -ASK_AGAIN_S) < ASK_AGAIN_S:
                 continue
@@ -387,6 +405,7 @@ class NameServer:
                 self._asked[name] = now
                 self._asking += 1
                 self._ask_topics(master, self._taker(broker_set))
+        self._filling = False
 
     def _taker(self, broker_set: BrokerSet) -> Callable[[bytes | None], None]:
         def told(body: bytes | None) -> None:
@@ -397,12 +416,16 @@ class NameServer:
         return told
 
     def _one_answered(self) -> None:
-        """Whoever waited is answered when all have."""
+        """Whoever waited is answered when all have; or in time, if that takes longer."""
         self._asking -= 1
-        if not self._asking:
-            waiting, self._waiting = self._waiting, []
-            for exchange, topic in waiting:
-                exchange.reply(self._route(topic))
+        if self._filling:
+            return
+        self._ask_masters()
+        until = self._host.now() - (WAITED_S if self._asking else 0)
+        while self._waiting and self._waiting[0][2] <= until:
+            exchange, topic, _ = self._waiting.popleft()
+            known = not self._asking or topic in self.announced.topics
+            exchange.reply(self._route(topic) if known else answers.BUSY)
 
     def _told(self, name: str, cluster: str, body: bytes) -> None:
         """A master's topics."""

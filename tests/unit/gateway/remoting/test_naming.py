@@ -12,8 +12,9 @@ import pytest
 from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
 from quorate.gateway.http.answers import DataVersion
-from quorate.gateway.remoting import announced, kv
+from quorate.gateway.remoting import announced, kv, naming
 from quorate.gateway.remoting.announced import LOOK_EVERY_S, SET_MAX, SILENT_AFTER_S, Announced
+from quorate.gateway.remoting.naming import ASKED_MAX, WAITED_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
 from quorate.model.ordered import OrderedMap, building
@@ -129,6 +130,64 @@ def test_a_node_that_was_told_nothing_asks_the_master_first() -> None:
     assert gateway.addresses("t") == {"0": A1, "2": A2}
     assert gateway.addresses("nobody's") is None
     assert len(gateway.asked) == 1
+
+
+def many_sets(count: int) -> Named:
+    """A gateway that knows so many sets, named ``s0`` on, each with a master; and was told nothing."""
+    gateway = Named()
+    gateway.pair()
+    state = gateway.controller.state
+    one = state.broker_sets["b"]
+    for number in range(count):
+        replicas = tuple(msgspec.structs.replace(each, address=f"10.0.{number}.1:1") for each in one.replicas)
+        copy = msgspec.structs.replace(one, name=f"s{number}", replicas=replicas)
+        state = msgspec.structs.replace(state, broker_sets=state.broker_sets.set(copy.name, copy))
+    gateway.controller.state = msgspec.structs.replace(state, broker_sets=state.broker_sets.delete("b"))
+    return gateway
+
+
+def test_a_node_that_was_told_nothing_asks_every_master_before_it_denies_a_topic() -> None:
+    """So many at a time; the topic is at the one that is asked last."""
+    gateway = many_sets(ASKED_MAX + 6)
+    gateway.peer = peer = Peer()
+    gateway.quiet(105, topic="t")
+    most = 0
+    answered = 0
+    while answered < len(gateway.asked):
+        most = max(most, len(gateway.asked) - answered)
+        _, done = gateway.asked[answered]
+        answered += 1
+        assert peer.sent == []
+        last = answered == ASKED_MAX + 6
+        done(json.dumps(table("t" if last else f"t{answered}")).encode())
+    assert (answered, most) == (ASKED_MAX + 6, ASKED_MAX)
+    assert [message.code for message in peer.sent if message is not None] == [0]
+
+
+def test_whoever_waits_too_long_for_masters_is_told_to_ask_again() -> None:
+    """Not that there is no such topic, which nobody knows. What is told by then counts."""
+    gateway = many_sets(2)
+    (one, two) = (Peer(), Peer())
+    for gateway.peer, topic in (one, "t"), (two, "u"):
+        gateway.quiet(105, topic=topic)
+    (_, first), (_, second) = gateway.asked
+    gateway.controller.clock.advance(WAITED_S)
+    first(json.dumps(table("u")).encode())
+    assert [message.code for peer in (one, two) for message in peer.sent if message is not None] == [2, 0]
+    gateway.peer = three = Peer()
+    gateway.quiet(105, topic="t")
+    second(None)
+    assert [message.code for message in three.sent if message is not None] == [17]
+
+
+def test_no_more_requests_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is told to ask again."""
+    monkeypatch.setattr(naming, "WAITING_MAX", 1)
+    gateway = many_sets(1)
+    gateway.quiet(105, topic="t")
+    gateway.peer = Peer()
+    gateway.quiet(105, topic="t")
+    assert [message.code for message in gateway.peer.sent if message is not None] == [2]
 
 
 def test_a_registration_that_tells_topics_is_as_good_as_an_answer_of_the_master() -> None:
