@@ -358,8 +358,11 @@ class Groups:
         for member in [m for m in group.members.values() if not m.joined and not m.instance_id]:
             group.take(member.id)
         waiting = [m for m in group.members.values() if m.joined]
-        if not waiting:
+        if not group.members:
             self._empty(group)
+            return
+        if not waiting:  # Static members alone, none of which joined: until one does, or their sessions end.
+            self._restart_timer(group, max(group.patience_s, SYNC_LOOK_S), self._complete)
             return
         group.state, group.told = "syncing", False
         group.generation += 1

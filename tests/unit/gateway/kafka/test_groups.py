@@ -273,6 +273,25 @@ def test_a_static_member_may_be_away_during_a_rebalance() -> None:
     assert room.beat(first[0], instance="i1", generation=2) == 0
 
 
+def test_a_static_member_that_is_busy_keeps_its_place_though_nobody_joins() -> None:
+    """As long as it beats; it joins when it is done, and what it has read until then may be committed."""
+    room = Room()
+    first, second = room.join(instance="i1", session_ms=60_000), room.join()
+    room.after(0.2)
+    leader = next(a[0] for a in (first, second) if a[0].leader == a[0].member_id)
+    other = first[0] if leader is second[0] else second[0]
+    room.sync(other)
+    room.sync(leader, {leader.member_id: b"a", other.member_id: b"b"})
+    room.leave(second[0].member_id)
+    for _ in range(10):
+        room.after(30.0)
+        assert room.beat(first[0], instance="i1") == ErrorCode.REBALANCE_IN_PROGRESS
+    again = room.join(first[0].member_id, instance="i1", session_ms=60_000)
+    assert again[0].generation == 2
+    room.after(200.0)
+    assert room.beat(first[0], instance="i1", generation=2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_member_that_repeats_itself_does_not_disturb_the_others() -> None:
     """A follower joining again with the same subscription gets the generation it is in."""
     room = Room()
