@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from quorate.asking import add_node, addresses
+from quorate.asking import READER_TIMEOUT_S, add_node, addresses
 from quorate.errors import UsageError
 from quorate.flags import add_flags, typed
 from quorate.listening import address_error
@@ -90,7 +90,7 @@ def run(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     copying = MirrorCopier(
-        HttpNode(addresses(options.node), asked.deadline_s),
+        HttpNode(addresses(options.node), min(READER_TIMEOUT_S, asked.deadline_s)),
         lambda standing: EventSource(standing, asked, now),
         lambda standing: MirrorTopic(standing, options.to, asked, now),
         asked,

@@ -102,11 +102,10 @@ class MirrorCopier:
     # -- standing by and opening
 
     def _may_copy(self) -> bool:
-        now = self._now()
-        if self._target is not None and now - self._checked < self._settings.leader_check_s:
+        if self._target is not None and self._now() - self._checked < self._settings.leader_check_s:
             return True
         standing = self._node.ask()
-        self._checked = now
+        self._checked = self._now()
         if not standing.leads:
             self._close()
             self._tell(state="standing by", detail="the node does not lead")
@@ -135,7 +134,8 @@ class MirrorCopier:
             first, last = ends
             if first.offset != 0:
                 raise ForeignLogError(f"the target begins with event {first.offset}, not 0: its head is gone")
-            for mine, other in ((source.at(0), first), (source.at(last.offset), last)):
+            for other in (first, last):  # The first tells another cluster's log, which may be longer than this one.
+                mine = source.at(other.offset)
                 if (mine.value, mine.headers) != (other.value, other.headers):
                     raise ForeignLogError(f"event {other.offset} of the target is another than the cluster's")
             position = last.offset + 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate_projections.mirror.copying import MirrorCopier, Progress
-from quorate_projections.mirror.ports import Event, ForeignLogError, NodeView
+from quorate_projections.mirror.ports import Event, ForeignLogError, NodeReport, NodeView
 from quorate_projections.mirror.settings import MirrorSettings
 from tests.unit.mirror.fakes import FakeNode, FakeSource, FakeTarget, Topic, event, troubles
 
@@ -106,8 +106,13 @@ def test_a_zombie_is_fenced_and_adds_nothing() -> None:
 
 @pytest.mark.parametrize(
     "committed",
-    [[event(3)], [event(0, "b")], [event(0), event(1), event(2, "b")]],
-    ids=["headless", "another cluster's", "another tail"],
+    [
+        [event(3)],
+        [event(0, "b")],
+        [event(0), event(1), event(2, "b")],
+        [event(number, "b") for number in range(20)],
+    ],
+    ids=["headless", "another cluster's", "another tail", "another cluster's, and longer"],
 )
 def test_another_log_in_the_target_is_refused(committed: list[Event]) -> None:
     """A target that does not hold this very log's beginning stops the mirror for good, unchanged."""
@@ -117,6 +122,24 @@ def test_another_log_in_the_target_is_refused(committed: list[Event]) -> None:
     with pytest.raises(ForeignLogError):
         mirror.run(lambda _: next(turns, None) is None)
     assert topic.committed == committed
+
+
+def test_a_question_that_takes_long_is_not_asked_for_every_few_events() -> None:
+    """It counts from its answer: else whoever waits for a dead address asks again at once, and hardly copies."""
+    log, topic, clock, node = [event(k) for k in range(50)], Topic(), Clock(), FakeNode()
+    asked, ask = [], node.ask
+
+    def slow() -> NodeReport:
+        asked.append(clock.s)
+        clock.s += 15.0
+        return ask()
+
+    node.ask = slow  # type: ignore[method-assign]
+    mirror = copying(log, topic, node, clock)
+    for _ in range(4):
+        mirror.step()
+    assert len(topic.committed) == 28
+    assert len(asked) == 1
 
 
 def test_a_target_ahead_of_the_source_waits() -> None:
