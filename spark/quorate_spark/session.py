@@ -19,6 +19,7 @@ JAVA_LEAST = 17
 """Spark 4 runs on this version of Java and later ones."""
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Checkpoint file manager for a local disk: half the default's time per batch. Not for object storage."""
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def session(
@@ -36,7 +37,6 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -57,6 +57,8 @@ def session(
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
+    if not spark.sparkContext.getConf().contains(PARTITIONS):  # Above it would overrule ``spark-submit --conf``.
+        spark.conf.set(PARTITIONS, "1")
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -7,7 +7,7 @@ docs/spark.md has the whole of it.
 import sys
 from argparse import ArgumentParser
 
-from quorate.errors import QuorateError
+from quorate.errors import QuorateError, UsageError
 from quorate_spark.stream import command
 
 
@@ -20,7 +20,7 @@ def main(words: list[str]) -> int:
         return command.run(parser.parse_args(words))
     except QuorateError as error:
         sys.stderr.write(f"quorate stream: {error}\n")
-        return 2
+        return 2 if isinstance(error, UsageError) else 1
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ def from_store(view: View, page: Page, asked: ElectionQuery) -> bytes:
         node=None,
         source="spark",
         batch=page.batch,
-        age_ms=max(0, view.now - page.applied_ms),
+        age_ms=max(0, view.now - page.seen_ms),
         data=data,
     )
     return msgspec.json.encode(made)

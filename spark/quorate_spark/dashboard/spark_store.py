@@ -32,7 +32,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     position: int
     batch: int
-    applied_ms: int
+    seen_ms: int
+    """When the query was last known to lack nothing of what it was given."""
     items: list[ElectionItem]
 
 
@@ -86,7 +87,7 @@ class SparkStore:
         if not asked.first:
             where.append("NOT first")
         statement = (
-            f"SELECT p.position, p.batch_id, p.applied_ms, e.* FROM progress p LEFT JOIN (SELECT {_ELECTION} "  # noqa: S608
+            f"SELECT p.position, p.batch_id, p.seen_ms, e.* FROM progress p LEFT JOIN (SELECT {_ELECTION} "  # noqa: S608
             f"FROM elections WHERE {' AND '.join(where)} ORDER BY election_offset {'ASC' if forward else 'DESC'} "
             "LIMIT ?) e ON TRUE WHERE p.name = 'serving' "
             f"ORDER BY e.election_offset {'ASC' if forward else 'DESC'}"
@@ -94,9 +95,9 @@ class SparkStore:
         rows = await self._ask(statement, (*values, asked.limit + 1))
         if not rows:
             return None
-        position, batch, applied_ms = rows[0][:3]
+        position, batch, seen_ms = rows[0][:3]
         items = [_item(row[3:]) for row in rows if row[3] is not None]
-        return Page(position=position, batch=batch, applied_ms=applied_ms, items=items)
+        return Page(position=position, batch=batch, seen_ms=seen_ms, items=items)
 
     async def _ask(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         while self._reading is not None and not self._reading.done():

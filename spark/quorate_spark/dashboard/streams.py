@@ -21,8 +21,8 @@ from quorate_spark.serving import Progress
 NOT_ASKED: Final = "not asked yet"
 DEAD_MS: Final = 10_000
 """A query that was not seen alive for so long is down."""
-BEHIND_MS: Final = 5_000
-"""A reader that lacks events and has lacked some for so long is behind."""
+BEHIND_MS: Final = 10_000
+"""A reader that has lacked the same events for so long is behind; the archive takes some every five seconds."""
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +65,8 @@ class Streams:
         self._session: aiohttp.ClientSession | None = None
         self._workers: Mapping[str, _Worker | str] = dict.fromkeys(settings.projections, NOT_ASKED)
         self._queries: list[Progress] | str = NOT_ASKED
+        self._lacking: dict[str, tuple[int, int]] = {}
+        """By query: its position, and since when it is known that the log goes on there."""
         self.store = SparkStore(settings.serving) if settings.serving else None
 
     async def ask_all(self) -> None:
@@ -134,15 +136,26 @@ class Streams:
         missing = [("spark", self._settings.serving), ("projections", self._settings.projections)]
         return StreamsAnswer(end_offset=end, streams=rows, unconfigured=[name for name, given in missing if not given])
 
-    @staticmethod
-    def _query(query: Progress, end: int, now: int) -> Stream:
+    def _lacking_ms(self, query: Progress, lag: int, now: int) -> int:
+        """How long it is known to lack the events that follow its position."""
+        if not lag:
+            self._lacking.pop(query.name, None)
+            return 0
+        position, since = self._lacking.get(query.name, (-1, now))
+        if position != query.position:
+            since = now
+        self._lacking[query.name] = (query.position, since)
+        return now - since
+
+    def _query(self, query: Progress, end: int, now: int) -> Stream:
         lag = max(0, end - query.position)
+        lacking = self._lacking_ms(query, lag, now)
         silent = now - query.seen_ms
         state, message = query.state, query.message
         if state == "running":
             if silent > DEAD_MS:
                 state, message = "down", f"not seen alive for {silent // 1000} s"
-            elif lag and now - query.applied_ms > BEHIND_MS:
+            elif lacking > BEHIND_MS:
                 state = "behind"
         else:
             state = "down" if state == "stopped" else state
@@ -152,7 +165,7 @@ class Streams:
             state=state,
             offset=query.position,
             lag=lag,
-            age_ms=max(0, silent if not lag else now - query.applied_ms),
+            age_ms=max(0, silent if not lag else max(silent, lacking)),
             batch=query.batch_id,
             message=message,
         )

@@ -29,7 +29,12 @@ OUT: Final = "table STRING, event_offset LONG, row STRING"
 
 
 class StaleCheckpointError(UsageError):
-    """The checkpoint was written by other folds: remove it, and the rows are built anew."""
+    """The checkpoint was written by other folds; so are the rows of its store."""
+
+
+def names_of(folds: Iterable[AnyFold]) -> str:
+    """The folds and the model that rows rest on, with their versions."""
+    return ", ".join([f"model {MODEL_VERSION}", *(f"{fold.name} {fold.version}" for fold in folds)])
 
 
 class KeyState(msgspec.Struct, frozen=True):
@@ -49,7 +54,7 @@ class KeyedProcessor(StatefulProcessor):
 
     def __init__(self, folds: Sequence[AnyFold]) -> None:
         self._folds = tuple(folds)
-        self._made_by = ", ".join([f"model {MODEL_VERSION}", *(f"{fold.name} {fold.version}" for fold in self._folds)])
+        self._made_by = names_of(self._folds)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first key."""
@@ -60,7 +65,10 @@ class KeyedProcessor(StatefulProcessor):
         text = self._kept.get()
         kept = KeyState(self._made_by, 0, {}) if text is None else msgspec.json.decode(text[0], type=KeyState)
         if kept.folds != self._made_by:
-            raise StaleCheckpointError(f"a checkpoint of the folds {kept.folds} cannot go on with {self._made_by}")
+            raise StaleCheckpointError(
+                f"a checkpoint of the folds {kept.folds} cannot go on with {self._made_by}: "
+                "give another sink and another checkpoint, both are built anew from the log"
+            )
         facts = [fact(row) for row in sorted(rows, key=lambda row: row.offset) if row.offset >= kept.position]
         if not facts:
             return

@@ -45,9 +45,9 @@ class OtherVersionError(UsageError):
 class ServingStore:
     """Opened at once, so that a wrong URL is told at the start; opened again after it failed. Safe between threads."""
 
-    def __init__(self, url: str, clock_ms: Callable[[], int]) -> None:
-        """Raises UsageError, OtherVersionError, StorageError."""
-        self._url = url
+    def __init__(self, url: str, clock_ms: Callable[[], int], made_by: str = "") -> None:
+        """``made_by``: the folds that its rows are made by. Raises UsageError, OtherVersionError, StorageError."""
+        self._url, self._made_by = url, made_by
         self._clock_ms = clock_ms
         self._lock = RLock()
         self._open: Database | None = None
@@ -61,8 +61,11 @@ class ServingStore:
                     for statement in tables(database.kind):
                         database.write(statement, [()])
                     meta: dict[str, str] = dict(database.read("SELECT name, value FROM meta"))
-                    for name, ours in (("version", str(VERSION)), ("shape", shape(database.kind))):
-                        theirs = meta.setdefault(name, ours)  # A store of before there were shapes has today's.
+                    facts = {"version": str(VERSION), "shape": shape(database.kind), "folds": self._made_by}
+                    for name, ours in facts.items():
+                        if not ours:  # Whoever opens it does not say.
+                            continue
+                        theirs = meta.setdefault(name, ours)  # A store of before these were kept has today's.
                         if theirs != ours:
                             raise OtherVersionError(
                                 f"{database.public_name} has tables of {name} {theirs}, not {ours}: "

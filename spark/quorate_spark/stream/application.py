@@ -14,6 +14,8 @@ from typing import Final
 
 from quorate.errors import UsageError
 from quorate.unseen import unseen_by_git
+from quorate_spark.pipelines.catalogue import folds
+from quorate_spark.pipelines.keyed import names_of
 from quorate_spark.session import require_java, session
 from quorate_spark.sinks.store import ServingStore
 from quorate_spark.stream.queries import queries
@@ -49,7 +51,8 @@ def run(
     """
     require_java()
     with _alone(settings.checkpoint):
-        store = ServingStore(settings.sink, clock_ms)
+        made_by = names_of(folds(settings.flapping_elections, settings.flapping_window_ms))
+        store = ServingStore(settings.sink, clock_ms, made_by)
         try:
             spark = session(master, "quorate stream", jars, SPARK)
             all_queries = queries(spark, settings, store, clock_ms)

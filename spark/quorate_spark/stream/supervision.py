@@ -25,6 +25,11 @@ HALTING: Final = (UsageError, PeerError, InvariantBrokenError, WrongLogError, Mi
 
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", re.MULTILINE)
 """Last line of a Python traceback inside Spark's message."""
+_UNEXPLAINED: Final = re.compile(
+    r"event \d+ is missing: event \d+ came instead|the record at position \d+ is no event of a log: no \w+"
+    r"|\[KAFKA_DATA_LOSS[^\n]*|[Ss]ome data may have been lost[^\n]*"
+)
+"""What the source with Spark's own connector says in the JVM of what does not pass by itself (source/connector.py)."""
 
 
 class SparkGoneError(QuorateError):
@@ -185,7 +190,8 @@ class Supervisor:
 
     def _tell(self, one: WatchedQuery) -> None:
         try:
-            self._store.seen(one.query.name, one.query.id, one.state, one.message)
+            state = "stopped" if one.state == "done" else one.state
+            self._store.seen(one.query.name, one.query.id, state, one.message)
         except QuorateError as error:
             self._say(f"how {one.query.name} does could not be written: {error}")
 
@@ -195,7 +201,7 @@ def _halting(error: BaseException) -> bool:
     if isinstance(error, QuorateError):
         return isinstance(error, HALTING)
     raised = _RAISED.findall(str(error))
-    return bool(raised) and raised[-1][0] in _names(HALTING)
+    return (bool(raised) and raised[-1][0] in _names(HALTING)) or bool(_UNEXPLAINED.search(str(error)))
 
 
 def _names(kinds: tuple[type[BaseException], ...]) -> set[str]:
@@ -210,5 +216,8 @@ def _short(error: BaseException) -> str:
     raised = _RAISED.findall(str(error))
     if raised and not isinstance(error, QuorateError):
         return ": ".join(raised[-1])[:1000]
+    unexplained = None if isinstance(error, QuorateError) else _UNEXPLAINED.search(str(error))
+    if unexplained is not None:
+        return unexplained[0][:1000]
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:1000]

@@ -16,13 +16,16 @@ from immutables import Map
 from quorate.errors import UsageError
 from quorate.events import ConfigChange, ConfigChanged, NodeAddresses, Stamp, encode
 from quorate_spark.dashboard import soft
+from quorate_spark.dashboard.answering import from_store
 from quorate_spark.dashboard.asking import ApiError
 from quorate_spark.dashboard.panels import elections, health
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
-from quorate_spark.dashboard.spark_store import SparkStore
+from quorate_spark.dashboard.spark_store import ElectionQuery, SparkStore
+from quorate_spark.dashboard.spark_store import Page as Page_
 from quorate_spark.dashboard.spool import Fact
+from quorate_spark.dashboard.streams import BEHIND_MS, Streams
 from quorate_spark.dashboard.whatif import WhatIf, spelled_out, worded
 from quorate_spark.serving import Election, Progress
 from quorate_spark.sinks.sql import connect, tables, upsert
@@ -231,6 +234,32 @@ def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(
         assert (await data_of(client, "elections"))["source"] == "fold"
 
     with_streams(act, serving=store_at(tmp_path / "s.db", position, seen_ms))
+
+
+def test_a_quiet_cluster_makes_no_reader_old() -> None:
+    """A query that is alive and lacks nothing is as new as it was seen, however long ago its last batch is; the first
+    event after a quiet hour makes it behind only when it is still lacking a while later.
+    """
+    streams = Streams(Settings(recorded=RECORDED), lambda: 0)
+    hour, now = 3_600_000, 10_000_000
+
+    def looked(position: int, end: int, at: int) -> tuple[str, int | None]:
+        progress = Progress(
+            name="serving", query_id="q", batch_id=7, position=position, last_event_ms=1, applied_ms=now - hour,
+            seen_ms=at, state="running", message="",
+        )  # fmt: skip
+        stream = streams._query(progress, end, at)
+        return stream.state, stream.age_ms
+
+    assert looked(5, 5, now) == ("running", 0)
+    assert looked(5, 6, now + 1_000) == ("running", 0)
+    assert looked(5, 7, now + 1_000 + BEHIND_MS) == ("running", BEHIND_MS)
+    assert looked(5, 7, now + 1_001 + BEHIND_MS) == ("behind", BEHIND_MS + 1)
+    assert looked(6, 7, now + 1_002 + BEHIND_MS) == ("running", 0)
+    state = view(folded(FACTS), END)
+    page = Page_(position=END, batch=7, seen_ms=state.now - 40, items=[])
+    answer = json.loads(from_store(state, page, ElectionQuery(limit=1)))
+    assert answer["age_ms"] == 40
 
 
 def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_checkpoint_of_other_folds_is_refused() -> None:
     assert held is not None
     other = TwsTester(KeyedProcessor(folds(threshold=5)))
     other.updateValueState("kept", "leader/default/controller", held)
-    with pytest.raises(StaleCheckpointError):
+    with pytest.raises(StaleCheckpointError, match="give another sink and another checkpoint"):
         other.test("leader/default/controller", facts)
 
 

@@ -128,6 +128,22 @@ def test_another_version_of_the_tables_is_refused(tmp_path: Path, name: str) -> 
         opened(tmp_path)
 
 
+def test_a_store_of_other_folds_is_refused(tmp_path: Path) -> None:
+    """Rows that lie below its position would stay as the other folds made them, whatever checkpoint goes on. One of
+    before this was kept is taken; whoever opens it and does not say is, too.
+    """
+
+    def made_by(text: str) -> None:
+        ServingStore(f"sqlite:///{tmp_path}/facts.db", lambda: 1_000, text).close()
+
+    made_by("")
+    made_by("elections 1")
+    made_by("")
+    made_by("elections 1")
+    with pytest.raises(OtherVersionError, match="folds elections 1, not elections 2: give another sink"):
+        made_by("elections 2")
+
+
 def test_a_further_table_makes_another_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that lacks a table is refused: what came before would never be in it. One of before shapes is taken."""
     opened(tmp_path).close()

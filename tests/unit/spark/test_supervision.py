@@ -227,6 +227,39 @@ def test_a_query_is_not_started_again_without_a_spark(world: World, monkeypatch:
     assert world.state("serving")[0] == world.state("archive")[0] == "halted"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "[STREAM_FAILED] Query terminated: [USER_RAISED_EXCEPTION] event 5 is missing: event 7 came instead",
+            "event 5 is missing: event 7 came instead",
+        ),
+        (
+            "SparkRuntimeException: [USER_RAISED_EXCEPTION] the record at position 3 is no event of a log: no offset X",
+            "the record at position 3 is no event of a log: no offset",
+        ),
+        (
+            "KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_HAS_BEEN_RESET] Some data may have been lost",
+            "[KAFKA_DATA_LOSS.START_OFFSET_HAS_BEEN_RESET] Some data may have been lost",
+        ),
+    ],
+)
+def test_what_the_jvm_cannot_explain_halts_a_query(world: World, said: str, told: str) -> None:
+    """With Spark's own connector it is the JVM that meets a gap: trying again could only meet it again."""
+    world.warm()
+    world.runs["serving"][-1].fail(said)
+    world.turn()
+    assert world.state("serving") == ("halted", told)
+
+
+def test_what_a_restart_may_mend_is_no_reason_to_halt(world: World) -> None:
+    """An event of a newer build: the registry is asked for its schema at each start."""
+    world.warm()
+    world.runs["serving"][-1].fail("[USER_RAISED_EXCEPTION] event 9 has schema id 99, unknown to this build")
+    world.turn()
+    assert world.state("serving")[0] == "restarting"
+
+
 def test_stopping_waits_for_a_batch_and_tells_the_store(world: World) -> None:
     """The end comes between two batches if that is soon, and ``progress`` says that it was meant."""
     world.warm()

@@ -165,7 +165,7 @@ async function step(kind, way) {
   const here = route.at ?? store.head.offset;
   if (here === null) return;
   if (kind === "event") return seek(here + way);
-  const query = way < 0 ? { before: Math.max(0, here - 1), limit: 1 } : { after: here - 1, limit: 1 };
+  const query = way < 0 ? { before: Math.max(0, here - 1), limit: 1 } : { after: Math.max(0, here - 1), limit: 1 };
   try {
     const [found] = (await ask({ path: "elections", query }, null)).data.elections;
     if (found) seek(found.offset + 1);

@@ -32,7 +32,7 @@ export function stampOf(view, entry) {
   }
   if (view.recorded) return { offset: answer.offset, age: "recorded", tone: "", title: reflects };
   let old = Date.now() - answer.received + (answer.age_ms ?? 0);
-  if (answer.source === "fold") {
+  if (answer.source === "fold" || answer.source === "spark") { // Asked again when there is something new.
     if (view.connection.state !== "open") old = Date.now() - view.connection.heard;
     else if (view.head.offset !== null && answer.offset < view.head.offset) old = Date.now() - view.head.moved;
     else old = Date.now() - view.connection.heard + (view.lag?.age_ms ?? 0);
