@@ -147,6 +147,7 @@ async def all_keys(node: int, calls: Calls) -> dict[bytes, bytes]:
 def holds_in(ledger: Ledger, told: Told) -> None:
     """What was told is what the log says; what was begun has ended."""
     assert {epoch: who for epoch, who in told.given.items() if ledger.given.get(epoch) != who} == {}
+    assert {key: ledger.keys.get(key) for key in told.keys} == told.keys
     assert told.sets <= ledger.sets
     assert told.deletions <= ledger.gone
     assert not ledger.deleting

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from random import Random
+from typing import Final, Protocol
 
 import msgspec
 
@@ -39,6 +40,11 @@ from tests.sim.disk import (
 from tests.sim.network import End, Fabric, SimNetwork
 from tests.sim.room import AFTERWARDS_S, FLOOR, PLENTY
 from tests.sim.world import Call, Loop, ViolationError, World
+
+CUT: Final = 0.1
+"""So many starts are cut short …"""
+CUT_WITHIN: Final = 12
+"""… after fewer operations than that."""
 
 
 class Node(Service, Protocol):
@@ -311,6 +317,8 @@ class Cluster:
         """Who forgot something, and has not been seen to know it."""
         self.lost_at: dict[NodeId, float] = {}
         """When something durable was last taken from a node."""
+        self.cuts_starts = False
+        """Does a machine die in the middle of a start now and then?"""
         self.low_until = 0.0
         """When a disk that was low had room again."""
         self.coverage = Coverage(world)
@@ -352,26 +360,37 @@ class Cluster:
         process = host.process = Process(self, host)
         self.counts["starts"] += 1
         self.world.note(f"start n{node}")
+        chance, hurt = Random(f"{self.world.seed} n{node} {host.incarnations}"), host.disk.hurt
+        host.disk.dies_after = chance.randrange(CUT_WITHIN) if self.cuts_starts and chance.random() < CUT else None
         try:
             process.boot()
+            if host.disk.died:  # Whoever passed over that goes no further.
+                raise InjectedError("the machine died")
+            host.disk.dies_after = None
         except StorageError as error:
             if not excused(error):
                 raise
+            if host.disk.died:
+                self.counts["starts cut short"] += 1
+                self._begin_again(process, chance.choice(("kill", "power")))
+                host.disk.hurt = host.disk.hurt or hurt  # It may have been about to find that.
+                self.observer.crashed(host, journal_lost=False)
+                return
             self.counts["starts refused by a disk"] += 1
-            self._begin_again(process)
+            self._begin_again(process, "kill")
             if host.disk.bad:  # So will be the next ones: an operator takes the journal away.
                 self.counts["unreadable journals taken away"] += 1
                 host.disk.wipe()
                 self.journal_lost(host)
 
-    def _begin_again(self, process: Process) -> None:
-        """A start that its disk refused; a supervisor tries again."""
+    def _begin_again(self, process: Process, loss: Loss) -> None:
+        """A start that its disk refused, or in which its machine died; a supervisor tries again."""
         process.alive = False
         process.loop.die()
         process.host.process = None
         self.fabric.detach(process.node_id)
-        process.host.disk.crash("kill")
-        process.host.store.crash("kill")
+        process.host.disk.crash(loss)
+        process.host.store.crash(loss)
         self.world.after(0.15, lambda: self.start(process.node_id))
 
     def crash(self, node: NodeId, loss: Loss, down_s: float, *, lose_journal: bool = False) -> None:

@@ -156,6 +156,10 @@ class SimDisk:
         self.unreadable = False
         self.free = PLENTY
         """Bytes, as who asks is told; what is written takes none of it."""
+        self.dies_after: int | None = None
+        """How many more operations a start may do before its machine dies."""
+        self.died = False
+        """Did it?"""
         self.bad: set[tuple[str, int]] = set()
         """Sectors of files that cannot be read any more, by number."""
         self.rotten: set[str] = set()
@@ -248,6 +252,8 @@ class SimDisk:
 
     def _record(self, op: _Op) -> None:
         """Show it to the process now; let it happen now if no job is running (a start), else with the job."""
+        if self._job is None:
+            self.lives()
         match op:
             case _Write():
                 _put(self.view, op, len(op.data))
@@ -261,6 +267,14 @@ class SimDisk:
             self._happen(op)
         else:
             self._job.append(op)
+
+    def lives(self) -> None:
+        """One more operation of a start. Raises InjectedError in the middle of one, and from then on."""
+        if self.dies_after == 0:
+            self.died = True
+            raise InjectedError("the machine died in the middle of a start")
+        if self.dies_after is not None:
+            self.dies_after -= 1
 
     # What becomes of it.
 
@@ -334,7 +348,7 @@ class SimDisk:
         self.view = {name: bytearray(content) for name, content in self.image.items()}
         for write in self._clean + self._unsynced:
             _put(self.view, write, len(write.data))
-        self.failing = False
+        self.failing, self.dies_after, self.died = False, None, False
 
     def _interrupted(self, job: list[_Op]) -> list[_Op]:
         """The part of a job that happened before the crash; its last write may be cut short."""
@@ -653,6 +667,7 @@ class SimStore:
         """All or nothing; unsynced."""
         if self._disk.full:
             raise InjectedError("the store: no space left on device")
+        self._disk.lives()
         self._undo.append([StoreOp(op.family, op.key, self._families[op.family].get(op.key)) for op in reversed(ops)])
         self._written += 1
         self._do(ops)
@@ -702,6 +717,11 @@ class SimStore:
         self._rot.clear()
         self._families, self._sorted = {family: dict(rows.get(family, {})) for family in FAMILIES}, {}
         self._undo.clear()
+
+    def begin_anew(self) -> None:
+        """At a start: it is empty from now on."""
+        self._disk.lives()
+        self.restore({})
 
     def damage_log(self) -> str:
         """At any time: a batch of the event log, or a row that says how far the store is, is not what was written; what
@@ -782,4 +802,4 @@ class SimStorePlace:
     def set_aside(self, tag: str) -> None:
         """From now on it is empty."""
         del tag
-        self._store.restore({})
+        self._store.begin_anew()

@@ -28,6 +28,8 @@ IDLE_S: Final = 0.5
 """A pause between two commits that is longer counts as none of a leader's time."""
 LATE_S: Final = 5.0
 """For a last word that is on its way, and for what is noticed by sweeps and tried again."""
+SOON_S: Final = 1.0
+"""The same for a leader that was there all the time."""
 TTL_S: Final = 1
 """The shortest: what is left of it must run out in the time a run has."""
 FAST: Final = 1.05
@@ -158,10 +160,10 @@ class Holders:
         self._committed_s = now
         for process in self.cluster.processes():
             self._began_s.setdefault((process.node_id, process.incarnation), self.led_s)
-        latest_s = TTL_S * FAST + LEASE_CHECKPOINT_S + LEASE_GRACE_S + LATE_S
+        soonest_s = TTL_S * FAST + LEASE_CHECKPOINT_S + LEASE_GRACE_S
         for lease in self._attached if self._in_time else ():
             silent_s = self.led_s - self.asked[lease]
-            if silent_s > latest_s and self._leader_was_there_s() > latest_s:
+            if silent_s > soonest_s + LATE_S and self._leader_was_there_s() > soonest_s + SOON_S:
                 raise ViolationError(ENDS, f"{lease} lives {silent_s:.3f} s after its holder's last word")
 
     def _leader_was_there_s(self) -> float:

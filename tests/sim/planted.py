@@ -49,6 +49,7 @@ from quorate.node import compose
 from quorate.node.compose import Core
 from quorate_projections.mirror.copying import MirrorCopier
 from quorate_projections.store import RowStore
+from tests.sim import nodes
 from tests.sim.planting import Mutant, edit, swap, together
 from tests.sim.replay import other_hash_seed
 
@@ -63,6 +64,25 @@ def _majority_founds() -> None:
 def _foreign_journal_read() -> None:
     for module in (journal_recovery, compose):
         swap(module, "check_owner", lambda _disk, _owner: None)
+
+
+def _life_before_its_journal() -> None:
+    edit(
+        nodes,
+        "open_directory",
+        """        # The first life is written after the journal was made: who has lived must find a journal.
+        opened = open_journal(must_exist=directory.voter.begun)
+""",
+        """        begun = directory.voter.begun
+        directory.begin(fresh())
+        opened = open_journal(must_exist=begun)
+""",
+    )()
+
+
+def _wills_without_topics() -> None:
+    for module in (wills, sessions):
+        swap(module, "will_bytes", lambda will: len(will.payload))
 
 
 def _by_hash_order() -> None:
@@ -152,7 +172,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "short leaderships forgotten": Mutant(
         "a leader that did not lead for long leaves no word of the leases whose holders it did not hear",
-        edit(LeaseKeeper, "_take_up", "at_once.append(lease.lease_id)", "pass"),
+        edit(LeaseKeeper, "_take_up", "self._note(watched)", "pass"),
         test=f"{UNIT}/controller/test_lease_keeper.py",
     ),
     "a keep-alive unconfirmed": Mutant(
@@ -208,6 +228,21 @@ EDITED: Final[dict[str, Mutant]] = {
         test=f"{UNIT}/controller/test_member_keeper.py"
         "::test_who_is_fenced_and_heard_again_in_flight_is_told_when_both_are_sure",
     ),
+    "a full queue hears nobody": Mutant(
+        "a heartbeat is thrown away where there is no room for what is written, though it writes nothing",
+        edit(Decider, "decide", "if full and not isinstance(pending.request, HearMember | KeepLease):", "if full:"),
+        test=f"{UNIT}/controller/test_member_keeper.py::test_who_is_heard_is_not_fenced_because_a_queue_is_full",
+    ),
+    "a name given away unheard": Mutant(
+        "who stood still takes another for silent, before it reads what the other said meanwhile",
+        edit(MemberKeeper, "alive", "(found.waits and", "(False and"),
+        test=f"{UNIT}/controller/test_member_keeper.py::test_a_node_that_stood_still_gives_no_name_away",
+    ),
+    "wills without their topics": Mutant(
+        "how much a decision about wills may say is counted without their topics: it may fit no entry",
+        _wills_without_topics,
+        test=f"{UNIT}/controller/test_session_keeper.py::test_many_wills_with_long_topics_are_decided_and_handed_on",
+    ),
     "a stale member heard": Mutant(
         "a member that was replaced is told that it is there",
         edit(members, "checked", "member.epoch != epoch", "member.epoch < epoch"),
@@ -220,7 +255,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "sessions of the leader before": Mutant(
         "a new leader knows nothing of sessions whose clients went under another",
-        edit(SessionKeeper, "opened", "self._state().sessions.values()", "()"),
+        edit(SessionKeeper, "opened", "iter(self._state().sessions.values())", "iter(())"),
     ),
     "a loser heard": Mutant(
         "whoever a session was taken from may still change it",
@@ -374,6 +409,10 @@ EDITED: Final[dict[str, Mutant]] = {
     "a foreign journal is read": Mutant(
         "a journal is read whoever's it is",
         _foreign_journal_read,
+    ),
+    "a life before its journal": Mutant(
+        "a directory has lived before it has a journal: a machine that dies in between is taken for one that forgot",
+        _life_before_its_journal,
     ),
     "no stickiness": Mutant(
         "who just heard its leader votes for another all the same",
@@ -573,8 +612,8 @@ EDITED: Final[dict[str, Mutant]] = {
         edit(
             MirrorCopier,
             "_find_place",
-            "for mine, other in ((source.at(0), first), (source.at(last.offset), last)):",
-            "for mine, other in ((source.at(0), first),):",
+            "for other in (first, last):",
+            "for other in (first,):",
         ),
         test=f"{UNIT}/mirror/test_copying.py::test_another_log_in_the_target_is_refused",
     ),

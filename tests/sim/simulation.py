@@ -186,9 +186,11 @@ class Simulation:
             if passenger is not None:
                 passenger.start()
         self.nemesis.start()
+        self.cluster.cuts_starts = True
         self.world.run_until(START_S + self.plan.faults_s * (LONG if self.plan.seed % LONG_EVERY == 0 else 1))
         rest = self._rest()
         self.nemesis.stop(but=rest)
+        self.cluster.cuts_starts = False
         self.fleet.stop()
         if rest:
             answered, kept = [client.answered for client in self.clients], self.circle.commits

@@ -67,7 +67,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.now = START_S
-        self.random = Random(seed)
+        self.seed, self.random = seed, Random(seed)
         self.events = 0
         self.turns = 0
         """Digest of all turns of all loops: who took it when, and how much was ready."""
