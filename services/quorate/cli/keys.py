@@ -166,6 +166,8 @@ def _delete(options: Namespace, channel: grpc.Channel) -> int:
         if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
             raise
         deleted, revision = _delete_in_portions(kv, key, end)
+        if not deleted:  # It was refused for something else.
+            raise
     show({"deleted": deleted, "revision": revision}, options.output, [f"{deleted} deleted; revision {revision}"])
     return DONE if deleted else REFUSED
 

@@ -28,7 +28,11 @@ LOOK_S = 0.1
 NICENESS = 10
 """Of what reads the log: on a small machine the controllers and their brokers go first."""
 ASK_TIMEOUT_S = 1.0
-_PACKAGES = {"views": ("faust", "aiohttp"), "spark": ("pyspark", "pyarrow"), "page": ("aiohttp", "confluent_kafka")}
+_PACKAGES = {
+    "views": ("faust", "aiohttp"),
+    "spark": ("pyspark", "pyarrow"),
+    "page": ("aiohttp", "aiokafka", "fastavro"),
+}
 _SPARK_READY = re.compile(rb'^\{"ready": ?true', re.MULTILINE)
 
 
