@@ -114,11 +114,25 @@ func election(ctx context.Context, client *clientv3.Client, prefix string) error
 		}
 		if dies {
 			mine.Orphan() // Nothing is said: its lease ends, with its key.
-		} else if err := again(ctx, "resign", campaign.Resign); err != nil {
+		} else if err := again(ctx, "resign", resigning(client, campaign)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// resigning resigns, as often as it is asked to. A campaign that did not hear the answer forgets that it led, and
+// resigns no more; its key may be there still, and would be for as long as its session is.
+func resigning(client *clientv3.Client, campaign *concurrency.Election) func(context.Context) error {
+	key, led := campaign.Key(), campaign.Rev()
+	return func(ctx context.Context) error {
+		if campaign.Key() != "" {
+			return campaign.Resign(ctx)
+		}
+		mine := clientv3.Compare(clientv3.CreateRevision(key), "=", led)
+		_, err := client.Txn(ctx).If(mine).Then(clientv3.OpDelete(key)).Commit()
+		return err
+	}
 }
 
 // heard waits until the observer names the newest of those who led.
