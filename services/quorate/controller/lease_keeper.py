@@ -71,7 +71,7 @@ class _Watched:
         """So much later its holder may still find a new leader."""
         self.note_at = 0.0
         """When what is left of it is written down, unless it is heard."""
-        self.within_s = within_s
+        self.within_s = 0.0
         """Within how many seconds of the last note, or word, that is."""
         self.again_s = RETRY_S
         """How soon its end is tried again."""

@@ -194,7 +194,7 @@ class SegmentKeeper(Listener):
 
 
 def _shard(name: str) -> str:
-    return name.rpartition("/")[0]
+    return (parsed(name) or ("", 0))[0]
 
 
 def _lets_unclean_lead(event: ConfigChanged) -> bool:
@@ -205,6 +205,6 @@ def _lets_unclean_lead(event: ConfigChanged) -> bool:
 def _deleting(state: State, segments: Iterable[str]) -> Iterator[str]:
     """Shards of these segments that are to go."""
     for name in segments:
-        shard = state.shards.get((parsed(name) or ("", 0))[0])
+        shard = state.shards.get(_shard(name))
         if shard is not None and shard.deleting:
             yield shard.name
