@@ -24,7 +24,7 @@ from quorate.metadata.commands import (
     Transact,
     Transacted,
 )
-from quorate.metadata.keys import ANSWERED_MAX, DELETED_MAX, KEY_BYTES, OPERATIONS_MAX, puts_keys
+from quorate.metadata.keys import ANSWERED_MAX, DELETED_MAX, KEY_BYTES, OPERATIONS_MAX, fault_of, puts_keys
 from quorate.model.keys import KeysAre, RangeKeys, within
 from quorate.model.state import KeyValue
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
@@ -125,6 +125,20 @@ def test_previous_values_are_answered_when_asked_for() -> None:
 def test_what_is_refused(command: Any, code: str) -> None:
     """By name, and nothing changes."""
     assert world().refused(command).code == code
+
+
+def test_the_fault_of_a_transaction_is_known_without_a_state() -> None:
+    """What is wrong with it by itself: a lease that nobody has is not."""
+    faults = [
+        fault_of(Transact(success=asked))
+        for asked in (
+            (PutKey(key=b"a", lease=77),),
+            (RangeKeys(key=b""),),
+            (PutKey(key=b"a"), PutKey(key=b"a")),
+            (PutKey(key=b"a"),) * (OPERATIONS_MAX + 1),
+        )
+    ]
+    assert [fault and fault.code for fault in faults] == [None, "EmptyKey", "DuplicateKey", "TooManyOperations"]
 
 
 def test_two_outcomes_may_write_the_same_key() -> None:
