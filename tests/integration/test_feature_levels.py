@@ -29,9 +29,9 @@ RETIRED = """{
 }
 """
 CHANGES = {
-    "metadata/cluster.py": [("FEATURE_MAX: Final = 2", "FEATURE_MAX: Final = 3")],
+    "metadata/cluster.py": [("FEATURE_MAX: Final = 3", "FEATURE_MAX: Final = 4")],
     "metadata/decide.py": [
-        ("\n\ndef decide(", "\nLEVELS[commands.DeleteTopic] = 3\n\n\ndef decide("),
+        ("\n\ndef decide(", "\nLEVELS[commands.DeleteTopic] = 4\n\n\ndef decide("),
     ],
     "model/evolve.py": [
         ("    TopicDeleted,\n", "    TopicDeleted,\n    TopicRetired,\n"),
@@ -39,7 +39,7 @@ CHANGES = {
     ],
     "metadata/topics.py": [("TopicDeleted", "TopicRetired")],
 }
-"""What the further build has besides: its DELETE of a topic writes the new event, from level 3 on."""
+"""What the further build has besides: its DELETE of a topic writes the new event, from level 4 on."""
 
 
 class Mixed:
@@ -106,7 +106,7 @@ def mixed(folder: Path) -> Iterator[Mixed]:
     try:
         for node in nodes.places:
             nodes.start(node, further=False)
-        until(lambda: nodes.known(1) == [2, 2, 2], "a cluster of the build under test")
+        until(lambda: nodes.known(1) == [3, 3, 3], "a cluster of the build under test")
         for node in nodes.places:
             assert nodes.stop(node) == 0
         yield nodes
@@ -127,18 +127,18 @@ def test_a_cluster_of_two_builds_raises_its_level_when_all_know_it(tmp_path: Pat
         until(lambda: nodes.leader(1) in (1, 2), "a leader of the further build")
         nodes.start(3, further=False)
         until(lambda: nodes.leader(3) in (1, 2), "node 3 following")
-        until(lambda: nodes.known(1) == [3, 3, 2], "every start recorded")
+        until(lambda: nodes.known(1) == [4, 4, 3], "every start recorded")
         one = nodes.http(1)
         one.send("PUT", "/v1/topics/t", TopicBody(read_queues=1, write_queues=1), Done)
-        with pytest.raises(NodeError, match="needs feature level 3; the cluster's is 1"):
+        with pytest.raises(NodeError, match="needs feature level 4; the cluster's is 1"):
             one.send("DELETE", "/v1/topics/t", None, Done)
-        with pytest.raises(NodeError, match="Node 3 knows levels 1 to 2, not 3"):
-            one.send("PUT", "/v1/feature", FeatureBody(level=3), Done)
+        with pytest.raises(NodeError, match="Node 3 knows levels 1 to 3, not 4"):
+            one.send("PUT", "/v1/feature", FeatureBody(level=4), Done)
 
         assert nodes.stop(3) == 0
         nodes.start(3, further=True)
-        until(lambda: nodes.known(1) == [3, 3, 3], "node 3's start by the further build")
-        one.send("PUT", "/v1/feature", FeatureBody(level=3), Done)
+        until(lambda: nodes.known(1) == [4, 4, 4], "node 3's start by the further build")
+        one.send("PUT", "/v1/feature", FeatureBody(level=4), Done)
         assert nodes.stop(3) == 0
         until(lambda: nodes.leader(1) in (1, 2), "a leader still")
         one.send("DELETE", "/v1/topics/t", None, Done)

@@ -45,7 +45,8 @@ IN_FORCE = "no event of a level that is not in force"
 KNOWN = "nobody applies what is of a level it does not know"
 
 OLD: Final = 1
-FURTHER: Final = 2
+SECOND: Final = 2
+FURTHER: Final = 3
 EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
     (
         BrokerLifeBegan,
@@ -56,7 +57,7 @@ EVENTS: Final[dict[type[Event], int]] = dict.fromkeys(
         *(SessionOpened, SubscriptionsChanged, SessionDisconnected, SessionEnded, WillDecided),
         *(SessionOwnerLost, SessionOwnerSettled, WillHandedOver, WillAcknowledged),
     ),
-    FURTHER,
+    SECOND,
 )
 """Which the old build cannot read; of two builds in one cluster, neither ``TopicDeleted``."""
 

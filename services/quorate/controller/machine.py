@@ -26,7 +26,14 @@ from quorate.events import ClusterCreated, Event, Stamp
 from quorate.metadata.cluster import directory_of, former_directories
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
-from quorate.metadata.requests import SHORT_STEP_MS, RequestSettings, RequestTable, RowChange
+from quorate.metadata.requests import (
+    FORGOTTEN_LEVEL,
+    FORGOTTEN_MAX,
+    SHORT_STEP_MS,
+    RequestSettings,
+    RequestTable,
+    RowChange,
+)
 from quorate.metadata.sums import Mark, RunningSums, SummedFamily, digest, joined
 from quorate.metrics import Metrics
 from quorate.model.evolve import evolve
@@ -372,5 +379,6 @@ def remember(
         entry.time_ms,
         entry.digest,
         one_horizon=not entry.stepped,
+        forgotten_max=FORGOTTEN_MAX if state.feature_level >= FORGOTTEN_LEVEL else None,
     )
     return requests, (*skipped, *rows)

@@ -25,8 +25,10 @@ from quorate.metadata.refusals import refuse
 from quorate.model.state import State
 
 FEATURE_MIN: Final = 1
-FEATURE_MAX: Final = 2
-"""The feature levels this code understands. 2: keys, leases, members, shards, sessions of MQTT, schemas of others."""
+FEATURE_MAX: Final = 3
+"""The feature levels this code understands. 2: keys, leases, members, shards, sessions of MQTT, schemas of others.
+3: one entry forgets a bounded number of remembered requests.
+"""
 _UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 

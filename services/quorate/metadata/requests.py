@@ -50,6 +50,10 @@ SHORT_STEP_MS: Final = 1000
 """... but a step of up to this counts whole anyway."""
 SPANS_MAX: Final = 4
 """Of forgotten ids above the horizon; the lowest of one more becomes part of it."""
+FORGOTTEN_MAX: Final = 32
+"""With each that is remembered; the rest goes with the next ones. So a burst that is old all at once holds up nobody."""
+FORGOTTEN_LEVEL: Final = 3
+"""The feature level from which on there is such a bound: before, all go at once."""
 
 
 class RequestSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -171,9 +175,10 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         digest: bytes = b"",
         *,
         one_horizon: bool = False,
+        forgotten_max: int | None = None,
     ) -> tuple["RequestTable", tuple[RowChange, ...]]:
-        """The table with one more, without the ones it forgets for it, and the rows that change. ``one_horizon``: as
-        entries of format 1 were applied when they were written, without spans.
+        """The table with one more, without the ones it forgets for it (at most so many), and the rows that change.
+        ``one_horizon``: as entries of format 1 were applied when they were written, without spans.
         """
         entry = RememberedReply(
             principal=principal,
@@ -191,7 +196,7 @@ class RequestTable(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             following=self.following + 1,
             sequence=self.sequence.set(self.following, entry),
         )
-        table, forgotten = _evicted(table, time_ms, one_horizon=one_horizon)
+        table, forgotten = _evicted(table, time_ms, one_horizon=one_horizon, forgotten_max=forgotten_max)
         return table, ((_OFFSET.pack(first_offset), _ENCODER.encode(entry)), *forgotten)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
@@ -256,14 +261,17 @@ def rows_gone(before: RequestTable, after: RequestTable) -> Iterator[tuple[bytes
         yield _SKIPPED_KEY, b"%d" % before.skipped_ms
 
 
-def _evicted(table: RequestTable, time_ms: int, *, one_horizon: bool) -> tuple[RequestTable, tuple[RowChange, ...]]:
+def _evicted(
+    table: RequestTable, time_ms: int, *, one_horizon: bool, forgotten_max: int | None
+) -> tuple[RequestTable, tuple[RowChange, ...]]:
     """Forget what is too many or too old, the oldest first, and move the horizon, or a span, over it."""
     settings, spans = table.settings, table.spans
     oldest, horizon_ms, replies, sequence = table.oldest, table.horizon_ms, table.replies, table.sequence
     near_ms = settings.remembered_ms_max  # Nothing that a node may have set for itself alone.
     passed_ms = time_ms - table.skipped_ms
     gone: list[RowChange] = []
-    while oldest < table.following:
+    end = table.following if forgotten_max is None else min(table.following, oldest + forgotten_max)
+    while oldest < end:
         entry = sequence[oldest]
         aged = passed_ms - entry.time_ms + entry.skipped_ms > settings.remembered_ms_max
         if table.following - oldest <= settings.remembered_max and not aged:

@@ -11,6 +11,7 @@ from quorate.controller.machine import remember
 from quorate.errors import InvariantBrokenError
 from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, Refusal
 from quorate.metadata.requests import (
+    FORGOTTEN_MAX,
     SPANS_MAX,
     RememberedReply,
     RequestSettings,
@@ -157,6 +158,25 @@ def test_the_row_changes_keep_a_store_equal_to_the_table() -> None:
         assert after[0].replies == after[1].replies
 
 
+def test_a_burst_is_forgotten_a_few_with_each() -> None:
+    """All of it is too old at once: the oldest go first, so many with each request that comes; the horizon moves over
+    those that went and no other, and the rows are the table's.
+    """
+    settings = msgspec.structs.replace(SMALL, remembered_max=100)
+    table = table_of(*[(f"{number}-x", number, 1) for number in range(1, 6)], settings=settings)
+    store, late_ms = dict(table.rows()), 2 * settings.remembered_ms_max
+    kept = []
+    for number in range(6, 9):
+        before = table
+        table, changes = table.remember("p", f"{late_ms}-{number}", number, 1, b"r", late_ms, forgotten_max=2)
+        store = {name: value for name, value in {**store, **dict(changes)}.items() if value is not None}
+        assert store == dict(table.rows())
+        assert {name for name, value in changes if value is None} <= set(dict(rows_gone(before, table)))
+        kept.append((len(table.replies), table.horizon_ms))
+    assert kept == [(4, 2), (3, 4), (3, 5)]
+    assert refusal(table, "5-x") == "RequestExpired"
+
+
 def test_a_table_of_nothing_remembers_nothing() -> None:
     """Every request is forgotten as it comes, and said to be."""
     table = table_of(("5-a", 0, 1), settings=RequestSettings(remembered_max=0))
@@ -299,3 +319,16 @@ def test_many_rows_are_read_a_few_a_step() -> None:
     read, turns = counted(RequestTable.restoring(table.rows(), wide))
     assert turns >= 100 // ROWS_PER_STEP * 2
     assert dict(read.rows()) == dict(table.rows())
+
+
+@pytest.mark.parametrize(("level", "kept"), [(2, 1), (3, 101 - FORGOTTEN_MAX)])
+def test_so_many_are_forgotten_with_each_from_its_level_on(level: int, kept: int) -> None:
+    """A build that does not know the level forgets all at once, and the rows must be equal on all nodes."""
+    table = table_of(*[(f"{number}-x", number, 1) for number in range(1, 101)], settings=RequestSettings())
+    time_ms = 2 * table.settings.remembered_ms_max
+    entry = Entry(
+        kind="events", decided_term=Term(1), base_offset=101, count=1, time_ms=time_ms, principal="p",
+        request_id=f"{time_ms}-x",
+    )  # fmt: skip
+    table, _ = remember(table, entry, msgspec.structs.replace(EMPTY, feature_level=level), time_ms)
+    assert len(table.replies) == kept
