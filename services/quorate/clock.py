@@ -1,6 +1,7 @@
 """Time and scheduling as ports, so that the same code runs on a real loop and in virtual time.
 
-Rules: no module below ``cli`` reads a clock, sleeps, or starts a task; it asks the ``Scheduler`` it was given.
+Rules: no module below ``node`` reads a clock, sleeps, or starts a task, but those docs/architecture.md names; it asks
+the ``Scheduler`` it was given.
 Chance is a ``random.Random`` argument, seeded by whoever composes the node.
 """
 

@@ -7,7 +7,6 @@ from functools import partial
 
 from tests.bench.etcd import LOADS, WARM_UP_S, over_grpc
 from tests.bench.harness import Figure, Run, load, ours, profile, rss_mib
-from tests.clusters import quorate
 
 
 def keys(run: Run) -> None:
@@ -16,10 +15,6 @@ def keys(run: Run) -> None:
         leader = cluster.leader()
         pids = [leader["pid"], *(node["pid"] for node in cluster.started.nodes if node is not leader)]
         port = int(leader["grpc"].rpartition(":")[2])
-        raised = quorate("feature", "raise", "2", "--node", leader["http"])
-        if raised.returncode:
-            run.keep("keys", {"failed": raised.stderr.strip()})
-            return
         run.take("keys warm-up", partial(load, run, "commits", port, 64, 0, "keys-warm-up", WARM_UP_S, tool="etcd"))
         for name, mode, clients in LOADS:
             run.take(f"keys {name}", partial(_measured, run, pids, mode, port, clients, f"keys {name}"))

@@ -77,6 +77,11 @@ def svg(title: str, parts: list[str], named: Sequence[str], described: str) -> s
     )
 
 
+def readable(value: float) -> str:
+    """As it is read: 1,000,000."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
 def axes(x: Scale, y: Scale, x_name: str, y_name: str, x_ticks: Sequence[float] | None = None) -> list[str]:
     """Lines and numbers of both axes."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
@@ -84,9 +89,9 @@ def axes(x: Scale, y: Scale, x_name: str, y_name: str, x_ticks: Sequence[float] 
     for value in y.ticks():
         at = y.at(value)
         parts += [f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>']
-        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{value:,g}</text>']
+        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{readable(value)}</text>']
     for value in x.ticks() if x_ticks is None else x_ticks:
-        parts += [f'<text x="{x.at(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,g}</text>']
+        parts += [f'<text x="{x.at(value):.1f}" y="{bottom + 16}" text-anchor="middle">{readable(value)}</text>']
     parts += [f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>']
     parts += [f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_name)}</text>']
     return [*parts, f'<text x="{LEFT}" y="{TOP - 6}">{escape(y_name)}</text>']

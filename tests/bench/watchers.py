@@ -28,7 +28,7 @@ from quorate.gateway.http.answers import Status
 from tests.bench.etcd import leader as etcd_leader
 from tests.bench.etcd import three
 from tests.bench.harness import HELD, ROUNDS, Figure, Ours, Run, ending, ours, quantiles, rss_mib, said
-from tests.clusters import QUORATE, quorate
+from tests.clusters import QUORATE
 from tests.peers import PEERS, present
 
 KEYS, TXN_KEYS, FILLING = 200_000, 100, 8
@@ -69,9 +69,6 @@ def _etcd(run: Run, folder: Path) -> Figure:
 
 
 def _fill(cluster: Ours, leader: dict[str, Any]) -> Figure:
-    raised = quorate("feature", "raise", "2", "--node", leader["http"])
-    if raised.returncode:
-        raise RuntimeError(raised.stderr)
     began = time.monotonic()
     asyncio.run(_filled(leader["grpc"]))
     resident = [round(rss_mib(node["pid"]), 1) for node in cluster.started.nodes]

@@ -1,23 +1,17 @@
-"""Three Quorate nodes that have raised their feature level, and the addresses at which they speak etcd's language."""
+"""Three Quorate nodes, and the addresses at which they speak etcd's language."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-from tests.clusters import quorate, until, up
+from tests.clusters import until, up
 from tests.etcd.client import Client, Failed
-
-FEATURE_LEVEL: Final = "2"
-"""From which keys and leases are events of the log."""
 
 
 @contextmanager
 def started(folder: Path) -> Iterator[list[str]]:
     """Their addresses, the leader's first."""
     with up(folder) as cluster:
-        raised = quorate("feature", "raise", FEATURE_LEVEL, "--node", cluster.nodes[0]["http"])
-        assert raised.returncode == 0, raised.stderr + raised.stdout
         addresses = [node["grpc"] for node in cluster.nodes]
         until(lambda: leading(addresses), "a leader that every node names")
         leader = leading(addresses)

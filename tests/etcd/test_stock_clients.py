@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from quorate.cli.client import NodeError
-from quorate.gateway.http.answers import Done, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import Status
 from tests import kcat
 from tests.browser.screen import Screen
 from tests.browsers import headless, showing
@@ -42,9 +41,8 @@ EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2; who is killed comes back."""
+    """Three nodes; who is killed comes back."""
     with up(tmp_path_factory.mktemp("clients") / "c", "--restart") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
 
 

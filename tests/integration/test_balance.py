@@ -9,7 +9,7 @@ import pytest
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.http.answers import Done, Log, LogEvent, ShardAnswer, Status
-from quorate.gateway.http.writing import FeatureBody, SegmentElectBody
+from quorate.gateway.http.writing import SegmentElectBody
 from tests.clusters import Started, resumed, said, until, up
 
 PATIENT_MS = 600_000
@@ -45,7 +45,6 @@ def test_what_a_dry_run_prints_at_any_node_is_what_the_leader_then_does(
     monkeypatch.setenv("QUORATE_BALANCE__REST_S", "0")
     with up(tmp_path / "c") as cluster:
         node = cluster.node()
-        node.send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         registered(cluster)
         for shard in SHARDS:
             said(cluster, "journal", "create", shard, "--copies", "2", "--min-in-sync", "1")

@@ -18,7 +18,7 @@ from quorate.events import LeaseEnded, decode
 from quorate.gateway.grpc.pb import cluster_pb2, cluster_pb2_grpc, rpc_pb2_grpc
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate_projections.mirror.settings import EVENTS_TOPIC
-from tests.clusters import Started, quorate, until, up
+from tests.clusters import Started, until, up
 from tests.fuzz.fuzz_grpc_port import hammer
 
 pytestmark = pytest.mark.integration
@@ -77,10 +77,8 @@ class Watching:
 
 @contextmanager
 def three(folder: Path) -> Iterator[tuple[Started, list[Node]]]:
-    """A cluster at the feature level that has keys; the leader first."""
+    """A cluster; the leader first."""
     with up(folder) as cluster:
-        http = [node["http"] for node in cluster.nodes]
-        until(lambda: quorate("feature", "raise", "2", "--node", ",".join(http)).returncode == 0, "feature level 2")
         nodes = [Node(node["grpc"], node["kafka"]) for node in cluster.nodes]
         leader = nodes[0].leader()
         nodes.insert(0, nodes.pop(leader - 1))

@@ -12,8 +12,6 @@ import pytest
 
 from quorate.gateway.grpc.pb import members_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.http.answers import Done
-from quorate.gateway.http.writing import FeatureBody
 from tests.clusters import QUORATE, Started, quorate, said, up
 
 PATIENT_MS = 600_000
@@ -21,9 +19,8 @@ PATIENT_MS = 600_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2, and two members that hold copies."""
+    """Three nodes, and two members that hold copies."""
     with up(tmp_path_factory.mktemp("journal") / "c") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         for name in ("store.1", "store.2"):
             registered(started, name)
         yield started

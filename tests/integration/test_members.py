@@ -19,8 +19,7 @@ from quorate.gateway.grpc.pb import journal_pb2
 from quorate.gateway.grpc.pb import members_pb2 as pb
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.http.answers import Done, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import Status
 from tests.clusters import QUORATE, Started, quorate, said, until, up
 
 TIMEOUT_MS = 2_000
@@ -28,9 +27,8 @@ TIMEOUT_MS = 2_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2."""
+    """Three nodes."""
     with up(tmp_path_factory.mktemp("members") / "c") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
 
 
@@ -133,7 +131,6 @@ def test_a_watch_from_the_command_line_tells_each_change(cluster: Started) -> No
 def test_a_member_that_beats_is_not_fenced_by_a_fail_over(tmp_path: Path) -> None:
     """The new leader gives it a whole timeout; it goes on at another node, with its epoch."""
     with up(tmp_path / "c") as cluster:
-        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         assert not any(beaten_through_a_kill(cluster))
 
 

@@ -15,8 +15,7 @@ from quorate.gateway.grpc.pb import members_pb2
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
-from quorate.gateway.http.answers import Done, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import Status
 from tests.clusters import Started, quorate, until, up
 
 PATIENT_MS, HASTY_MS = 600_000, 5_000
@@ -24,9 +23,8 @@ PATIENT_MS, HASTY_MS = 600_000, 5_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2."""
+    """Three nodes."""
     with up(tmp_path_factory.mktemp("mqtt") / "c") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
 
 
@@ -128,7 +126,6 @@ def test_a_session_moves_when_its_member_is_lost_and_its_will_finds_another(clus
 def test_a_session_ends_in_its_time_though_the_leader_is_killed(tmp_path: Path) -> None:
     """Nobody asks for it; the next leader knows from the log when it is due."""
     with up(tmp_path / "c") as cluster:
-        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         with asking(cluster) as channel:
             epoch, stub = member(channel, "broker.c", PATIENT_MS), MqttStub(channel)
             for client, expiry_s in (("short", 3), ("long", 3600)):

@@ -17,8 +17,7 @@ from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.pb.offsets_pb2_grpc import OffsetsStub
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, WatchStub
-from quorate.gateway.http.answers import Done, Status
-from quorate.gateway.http.writing import FeatureBody
+from quorate.gateway.http.answers import Status
 from tests.clusters import Started, quorate, until, up
 
 TIMEOUT_S = 5.0
@@ -29,9 +28,8 @@ LOST_S = 60.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2."""
+    """Three nodes."""
     with up(tmp_path_factory.mktemp("offsets") / "c") as started:
-        started.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         yield started
 
 
@@ -162,7 +160,6 @@ def test_nothing_that_was_acknowledged_is_lost_when_the_leader_is_killed(tmp_pat
     committer knows it to be, and has been at every offset once.
     """
     with up(tmp_path / "c") as cluster:
-        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
         led = leader(cluster)
         committers = [Committer([node["grpc"] for node in cluster.nodes], number) for number in range(COMMITTERS)]
         with ThreadPoolExecutor(COMMITTERS) as pool:

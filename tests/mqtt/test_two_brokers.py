@@ -11,10 +11,7 @@ from threading import Event, Thread
 
 import pytest
 
-from quorate.cli.client import NodeError
 from quorate.events import SessionOwnerLost, WillAcknowledged, WillDecided, WillHandedOver
-from quorate.gateway.http.answers import Done
-from quorate.gateway.http.writing import FeatureBody
 from tests import kcat
 from tests.browsers import headless, showing
 from tests.clusters import Started, until, up
@@ -29,21 +26,11 @@ Make = Callable[..., Client]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Three nodes at feature level 2."""
+    """Three nodes."""
     peer("amqtt")
     with pytest.MonkeyPatch.context() as patch, up(tmp_path_factory.mktemp("mqtt") / "c") as started:
         patch.syspath_prepend(str(peer("paho")))
-        until(lambda: raised(started), "every node is known to allow level 2")
         yield started
-
-
-def raised(cluster: Started) -> bool:
-    """Try to."""
-    try:
-        cluster.node().send("PUT", "/v1/feature", FeatureBody(level=2), Done)
-    except NodeError:
-        return False
-    return True
 
 
 @pytest.fixture

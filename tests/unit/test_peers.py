@@ -62,3 +62,19 @@ def test_who_cannot_be_had_is_named_and_the_others_come(
     wanted["far"] = fetching.Peer(lambda _: None)
     assert fetching.main(["far"]) == 0
     assert (tmp_path / "peers/far/.complete").exists()
+
+
+@pytest.mark.parametrize(("found", "taken"), [("go1.19.8", "wheel"), ("go1.26.0", "machine"), ("", "wheel")])
+def test_what_builds_others_is_the_machine_s_if_it_is_new_enough(
+    found: str, taken: str, fetching: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one, as Debian has, or none: the one of the wheel."""
+    home, machine, wheel = tmp_path / "home", tmp_path / "machine/go", tmp_path / "home/go/bin/go"
+    for program, version in ((machine, found), (wheel, "go1.26.2")):
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho go version {version}\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(fetching.shutil, "which", lambda _: str(machine) if found else None)
+    monkeypatch.setattr(fetching, "pip", lambda _: fetching.Peer(lambda _: None))
+    fetching.runtime("tests/clients/go", ("go/bin/go",), "version", fetching.GO).fetch(home)
+    assert (home / "programs/go").resolve() == (machine if taken == "machine" else wheel)

@@ -100,7 +100,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How late the end of a lease may be noticed."""
     lease_checkpoint_s: float = 60.0
     """What is left of a lease is written down when its holder was not heard for half of this; where leaders follow each
-    other faster, at once. So much longer a lease may live, however often the leader changes (etcd: 5 minutes)."""
+    other faster, at once. So much longer a lease may live, however often the leader changes (etcd: 5 minutes); among
+    nodes that start anew each time, longer (docs/faults.md)."""
     lease_grace_s: float = 1.0
     """What a new leader adds to every lease, for its holder to find it."""
     member_sweep_s: float = 0.25

@@ -51,7 +51,7 @@ SHORT_STEP_MS: Final = 1000
 SPANS_MAX: Final = 4
 """Of forgotten ids above the horizon; the lowest of one more becomes part of it."""
 FORGOTTEN_MAX: Final = 32
-"""With each that is remembered; the rest goes with the next ones. So a burst that is old all at once holds up nobody."""
+"""With each that is remembered; the rest goes with the next ones: a burst that is old all at once holds up nobody."""
 FORGOTTEN_LEVEL: Final = 3
 """The feature level from which on there is such a bound: before, all go at once."""
 

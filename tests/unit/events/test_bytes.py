@@ -1,4 +1,4 @@
-"""Fields of bytes: no event of ours has one yet, so a schema made here has every place where one may stand.
+"""Fields of bytes, in every place where one may stand: in a schema made here.
 
 Both builds of the generated module are held against fastavro, and to what JSON makes of bytes.
 """
