@@ -255,7 +255,7 @@ class ProtocolFactory:
     def refused_one(self, reason: object) -> None:
         """A request was no HTTP, or not in one way only: counted, and said ever more seldom."""
         self._refused += 1
-        quiet.info("requests that were no HTTP so far: %d; the last: %s", self._refused, reason)
+        quiet.warning("requests that were no HTTP so far: %d; the last: %s", self._refused, reason)
 
     # What guests ask.
 

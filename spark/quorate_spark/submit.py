@@ -8,6 +8,7 @@ import sys
 from argparse import ArgumentParser
 
 from quorate.errors import QuorateError, UsageError
+from quorate.terminal import visible_lines
 from quorate_spark.stream import command
 
 
@@ -19,7 +20,7 @@ def main(words: list[str]) -> int:
     try:
         return command.run(parser.parse_args(words))
     except QuorateError as error:
-        sys.stderr.write(f"quorate stream: {error}\n")
+        sys.stderr.write(f"quorate stream: {visible_lines(str(error))}\n")
         return 2 if isinstance(error, UsageError) else 1
 
 

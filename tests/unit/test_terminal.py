@@ -5,6 +5,7 @@ import unicodedata
 
 import msgspec
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,18 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
             "FSI",
             "PDI",
         }
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\u034f", "\u115f", "\u17b4", "\u180b", "\u3164", "\ufe0f", "\uffa0", "\U000e0041", "\U0001d173"]
+)
+def test_no_two_names_differ_by_what_is_not_seen(unseen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is shown as nothing is written as its escape, in YAML by its own."""
+    assert visible(f"a{unseen}b") == f"a{unseen.encode('unicode_escape').decode()}b"
+    show({"name": f"a{unseen}b"}, "yaml", [])
+    shown = capsys.readouterr().out
+    assert unseen not in shown
+    assert yaml.safe_load(shown) == {"name": f"a{unseen}b"}
 
 
 def test_what_people_write_is_printed_as_it_is() -> None:

@@ -20,6 +20,7 @@ from quorate.errors import UsageError
 from quorate.flags import add_flags, typed
 from quorate.listening import address_error
 from quorate.origins import allowed_names
+from quorate.terminal import visible
 from quorate_projections.mirror.copying import MirrorCopier, Progress
 from quorate_projections.mirror.kafka import EventSource, MirrorTopic
 from quorate_projections.mirror.node import HttpNode
@@ -102,7 +103,7 @@ def run(options: Namespace) -> int:
         with _ended_in_time():
             copying.run(stop.wait)
     except ForeignLogError as error:
-        sys.stderr.write(f"quorate mirror: {error}\n")
+        sys.stderr.write(f"quorate mirror: {visible(str(error))}\n")
         return 1
     finally:
         if server is not None:

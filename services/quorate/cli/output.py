@@ -65,7 +65,12 @@ def _scalar(value: Plain, *, plain: bool = False) -> str:
         return json.dumps(value)
     if plain and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return UNPRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return UNPRINTED.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def complain(text: str) -> None:

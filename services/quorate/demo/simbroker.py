@@ -24,6 +24,7 @@ from quorate.cli.command import DONE
 from quorate.cli.processes import die_with, until_orphaned
 from quorate.demo.channel import CallError, Channel, connect
 from quorate.listening import address_error
+from quorate.terminal import visible
 from quorate.wire import remoting as wire
 from quorate.wire.remoting_headers import (
     AlterReplyFields,
@@ -209,7 +210,7 @@ class SimulatedBroker:
                     await self._ask_for_election()
                 self.running = True
             except CallError as error:
-                print(f"boot: {error}", flush=True)
+                print(visible(f"boot: {error}"), flush=True)
                 await asyncio.sleep(BOOT_RETRY_S * self._rng.uniform(0.5, 1.5))
 
     async def _take_id(self) -> None:
@@ -313,7 +314,7 @@ class SimulatedBroker:
                     if asyncio.iscoroutine(result):
                         await result
                 except CallError as error:
-                    print(f"{getattr(step, '__name__', step)}: {error}", flush=True)
+                    print(visible(f"{getattr(step, '__name__', step)}: {error}"), flush=True)
             await asyncio.sleep(period_s)
 
     def live(self) -> None:
