@@ -132,6 +132,7 @@ class Member:
             clock=cluster.time,
             fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
         )
+        self.directory.begin(str(UUID(int=chance.getrandbits(128), version=4)))
         self.rejoined = self.directory.may_not_vote
         self.opened = (self.journal.term, self.journal.voted_for, int(self.journal.last_index))
         self.core = Core(

@@ -256,6 +256,9 @@ class CoreNode:
         command_log: CommandLog | None = None,
         knows: int = 1,
     ) -> None:
+        def fresh() -> str:
+            return str(UUID(int=chance.getrandbits(128), version=4))
+
         self.knows = knows
         chance, alone = Random(ports.seed), len(ports.voters) == 1
         store = open_store(
@@ -268,8 +271,9 @@ class CoreNode:
             alone=alone,
             journal=limits.journal,
             clock=ports.loop,
-            fresh=lambda: str(UUID(int=chance.getrandbits(128), version=4)),
+            fresh=fresh,
         )
+        self.directory.begin(fresh())
         self.journal.syncer = ports.syncer
         if self.journal.state == "new" and self.directory.may_not_vote:
             ports.journal_erased()

@@ -70,11 +70,11 @@ def _life_before_its_journal() -> None:
     edit(
         nodes,
         "open_directory",
-        """        # The first life is written after the journal was made: who has lived must find a journal.
+        """        # That it has begun is written after the journal was made: who has lived must find a journal.
         opened = open_journal(must_exist=directory.voter.begun)
 """,
         """        begun = directory.voter.begun
-        directory.begin(fresh())
+        directory.save(begun=True)
         opened = open_journal(must_exist=begun)
 """,
     )()

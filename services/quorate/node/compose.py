@@ -173,7 +173,8 @@ def open_directory(
     clock: Clock,
     fresh: Callable[[], str],
 ) -> tuple[Directory, Journal]:
-    """Open the directory's voter file and its journal; another *life* has begun when this returns. Only at start.
+    """Open the directory's voter file and its journal. Only at start; a *life* begins later (Directory.begin), before
+    anything is said to a peer.
 
     ``fresh`` makes ids. A journal that was lost or damaged, or that holds less than the store knows was durable, is
     replaced by an empty one, once it is durable that this node may not vote; ``alone``, without another voter to ask,
@@ -205,7 +206,7 @@ def open_directory(
     )
     owner = Owner(node_id, directory_bytes(directory.incarnation))
     try:
-        # The first life is written after the journal was made: who has lived must find a journal.
+        # That it has begun is written after the journal was made: who has lived must find a journal.
         opened = open_journal(must_exist=directory.voter.begun)
     except JournalDamagedError as error:
         if alone:
@@ -213,7 +214,8 @@ def open_directory(
         directory.forbid_vote(str(error))
         erase_journal(disks.disk)
         opened = open_journal(must_exist=False)
-    directory.begin(fresh())
+    if not directory.voter.begun:
+        directory.save(begun=True)
     claim_identity(disks.store, Identity(cluster_id=cluster_id, node_id=node_id, dir_uuid=directory.incarnation))
     if directory.rebuild_store:
         directory.save(rebuild_store="")  # From here on the journal's beginning tells that the state is missing.

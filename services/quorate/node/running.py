@@ -255,8 +255,8 @@ class Running:
         ends = self._ends
         ends.callback(self.scrub.stop)
         await self.gateways.bind(ends)
-        await self.peers.start(*self.settings.bind("raft"))
         ends.push_async_callback(self.peers.stop)
+        await self.peers.start(*self.settings.bind("raft"), begin=lambda: self.data.directory.begin(new_id()))
         ends.push_async_callback(self.pusher.stop)
         ends.push_async_callback(self.gateways.stop)
         self.core.start(self._node_start())
@@ -313,6 +313,8 @@ class Running:
         if not self.failed.done():
             self.failed.set_result(error)
             self._end()
+            if self.started:
+                self.core.stop()  # It leads no more, and decides nothing that other nodes forward.
             if isinstance(error, StoreDamagedError | StateIsWrongError):
                 with suppress(QuorateError):  # Then the next start says what is to be done.
                     give_up_damaged(self.settings, error, self.data.directory)

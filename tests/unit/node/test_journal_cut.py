@@ -55,6 +55,7 @@ class Bench:
             clock=ManualClock(),
             fresh=lambda: str(UUID(int=next(self.fresh))),
         )
+        self.directory.begin(str(UUID(int=next(self.fresh))))
 
     def run(self, entries: int, term: int = 1) -> None:
         """Vote, append, and apply each entry once it is durable, as a node does."""

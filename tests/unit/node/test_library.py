@@ -23,6 +23,7 @@ from structlog.testing import capture_logs
 from quorate.cli.cluster import found
 from quorate.cli.member import adopt
 from quorate.consensus.raft.engine import GuardedEngine
+from quorate.consensus.storage.directory import decode_voter
 from quorate.consensus.storage.disk import FileVoterFile
 from quorate.controller import Answered, Caller, Outcome, ReadView, Refused
 from quorate.errors import AddressError, DirectoryInUseError, StorageError, UsageError
@@ -366,7 +367,8 @@ def test_an_address_in_use_leaves_nothing_behind(
     settings: NodeSettings, listener: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the address and the listener. The core never started: it has decided nothing. Nothing of the node
-    listens, its directory is free, and the same settings start once the address is.
+    listens, its directory is free, and the same settings start once the address is. It was no life: who had a thousand
+    of them would not know the one that the others met.
     """
 
     async def scenario() -> None:
@@ -376,6 +378,9 @@ def test_an_address_in_use_leaves_nothing_behind(
             patched.setattr(Core, "start", lambda *_: pytest.fail("the core started"))
             with pytest.raises(AddressError, match=rf"listeners\.{listener}: cannot listen on {host}:{port}: "):
                 await Node(settings).start()
+        content = FileVoterFile(settings.node.data_dir).read()
+        voter = content and decode_voter(content.data)
+        assert voter and (voter.begun, voter.lives) == (True, ())
         assert len(asyncio.all_tasks()) == 1
         other.close()
         await other.wait_closed()
@@ -515,6 +520,25 @@ def test_every_line_of_the_log_names_its_node(run: Callable[..., None], tmp_path
     assert [line for line in logged if "node" not in line] == []
     lines = [line for line in logged if line["event"] == "peer connection refused" and line["reason"] == "malformed"]
     assert [line["node"] for line in lines if "peer" not in line] == [3, 1, 2]
+
+
+def test_a_node_that_failed_decides_and_reads_nothing(settings: NodeSettings) -> None:
+    """From that moment, whatever the program around it does next: what it has in memory may be wrong."""
+
+    async def scenario() -> None:
+        node = Node(settings)
+        await node.start()
+        try:
+            await node.ready()
+            await node.submit(TOPIC)
+            node.fail(StorageError("the state is wrong"))
+            assert (node.serving, node.core.engine.decidable_term()) == (False, 0)
+            assert not isinstance(await node.submit(FENCE, timeout_s=1), Answered | Refused)
+            assert not isinstance(await node.read(timeout_s=1), ReadView)
+        finally:
+            await node.stop(handover=False)
+
+    within(scenario)
 
 
 def test_a_failure_ends_the_following_with_its_reason(settings: NodeSettings) -> None:

@@ -229,7 +229,7 @@ class GuardedEngine(CoreEvents):
 
     def decidable_term(self) -> Term:
         """``term`` when it is open for decisions and reads, else 0."""
-        return self._leadership.term
+        return self._leadership.term if self._turns.running else Term(0)
 
     def propose(self, entry: bytes, term: Term) -> Index | None:
         """Append in ``term``. Raises UsageError for an entry of fewer than 2 or more than ``max_entry_bytes`` bytes."""

@@ -189,9 +189,10 @@ class Directory:
     # ── changes: at start, durable at once ──
 
     def begin(self, life: str) -> None:
-        """Another start, once the journal is there. Raises StorageError."""
-        lives = (*self.voter.lives, life)[-LIVES_MAX:]
-        self.save(begun=True, lives=lives)
+        """Another start, which others may meet from now on. One that says nothing to anybody takes no place in the
+        list: a thousand of them would drive out the life that the others met. Raises StorageError.
+        """
+        self.save(begun=True, lives=(*self.voter.lives, life)[-LIVES_MAX:])
 
     def forbid_vote(self, reason: str) -> None:
         """Durably, *before* anything that was forgotten is replaced. Raises StorageError."""

@@ -303,13 +303,17 @@ class Peers:
         self._too_long: LogThrottle | None = None
         self._stopping = False
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen, then dial everybody. Raises AddressError if the address cannot be had."""
+    async def start(self, host: str, port: int, begin: Callable[[], None] = lambda: None) -> None:
+        """Listen, then dial everybody. ``begin`` is called in between, once the address is had and before anything is
+        said. Raises AddressError if it cannot be had, and what ``begin`` raises.
+        """
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: _Inbound(self), host, port, ssl=self._ssl_server, backlog=1024
+                lambda: _Inbound(self), host, port, ssl=self._ssl_server, backlog=1024, start_serving=False
             )
+            begin()
+            await self._server.start_serving()
         except OSError as error:
             raise address_error("listeners.raft", host, port, error) from error
         self._dialers = [loop.create_task(self._dial(peer, *where)) for peer, where in self.addresses.items()]
