@@ -12,7 +12,6 @@ import io
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TextIO, cast
 
 import msgspec
@@ -20,16 +19,20 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from quorate.controller.ports import CommandLine
+from quorate.node.log_sink import LogSink, sink_of
 from quorate.node.settings import LogSection
 from quorate.terminal import visible_lines
 
 
-def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
-    """Set up structlog for this process."""
+def configure(settings: LogSection, stream: TextIO | None = None) -> None:
+    """Set up structlog for this process. ``stream``: standard error, if none is said."""
+    stream = stream or sys.stderr
     as_text = _as_text(settings, stream)
     renderer: Processor = (
         structlog.dev.ConsoleRenderer(
-            colors=stream.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+            colors=_watched(stream),
+            sort_keys=False,
+            exception_formatter=structlog.dev.plain_traceback,
         )
         if as_text
         else structlog.processors.JSONRenderer(ensure_ascii=False, separators=(",", ":"))  # As the lines of commands.
@@ -45,7 +48,7 @@ def configure(settings: LogSection, stream: TextIO = sys.stderr) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Lossy(stream))),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Lines(sink_of(stream)))),
         cache_logger_on_first_use=True,
     )
 
@@ -61,26 +64,24 @@ def _for_eyes(_: object, __: str, fields: EventDict) -> EventDict:
     return {name: visible_lines(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
-class _Lossy(io.TextIOBase):
-    """A stream that takes what it is given, whether the one below can or not (a full disk, a reader that went)."""
+class _Lines(io.TextIOBase):
+    """What structlog takes for a stream: each text is a line with its end."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, sink: LogSink) -> None:
+        self._sink = sink
 
     def write(self, text: str) -> int:
         """All of it, or nothing."""
-        with suppress(OSError):
-            self._stream.write(text)
+        self._sink.write(text.encode("utf-8", "backslashreplace"))
         return len(text)
 
-    def flush(self) -> None:
-        """As far as it goes."""
-        with suppress(OSError):
-            self._stream.flush()
+
+def _as_text(settings: LogSection, stream: TextIO | None) -> bool:
+    return settings.format == "text" or (settings.format == "auto" and _watched(stream))
 
 
-def _as_text(settings: LogSection, stream: TextIO) -> bool:
-    return settings.format == "text" or (settings.format == "auto" and stream.isatty())
+def _watched(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def logger(node_id: int) -> FilteringBoundLogger:
@@ -96,7 +97,7 @@ class CommandLogWriter:
     per turn, at its end; only for a person watching do they take the way of every other line.
     """
 
-    __slots__ = ("_defer", "_enabled", "_lines", "_log", "_node", "_stream", "_time_ms")
+    __slots__ = ("_defer", "_enabled", "_lines", "_log", "_node", "_sink", "_time_ms")
 
     def __init__(
         self,
@@ -104,14 +105,15 @@ class CommandLogWriter:
         node_id: int,
         defer: Callable[[Callable[[], None]], None],
         time_ms: Callable[[], int],
-        stream: TextIO = sys.stderr,
+        stream: TextIO | None = None,
     ) -> None:
+        stream = stream or sys.stderr
         self._enabled = settings.commands and settings.level in ("debug", "info")
         self._log = logger(node_id) if _as_text(settings, stream) else None
         self._node = node_id
         self._time_ms = time_ms
         self._defer = defer
-        self._stream = stream
+        self._sink = sink_of(stream)
         self._lines: list[CommandLine] = []
 
     def __call__(self, line: CommandLine) -> None:
@@ -132,9 +134,7 @@ class CommandLogWriter:
         head = b'{"ts":"%sZ","level":"info","event":"command","node":%d,' % (at.encode(), self._node)
         # Each line begins with the brace that the head has already, and no field holds a line end.
         text = b"\n" + _encode_lines(lines)[:-1]
-        with suppress(OSError):
-            self._stream.buffer.write(text.replace(b"\n{", b"\n" + head)[1:] + b"\n")
-            self._stream.flush()
+        self._sink.write(text.replace(b"\n{", b"\n" + head)[1:] + b"\n")
 
 
 _FIELDS = CommandLine.__struct_fields__

@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
 import re
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -144,3 +147,50 @@ def test_a_log_that_cannot_be_written_harms_nobody(shape: Literal["json", "text"
             flush()
         with suppress(OSError):
             full.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_collector_that_stands_still_holds_nobody_up(kind: Literal["pipe", "socket"]) -> None:
+    """Thousands of commands are over at once; what there is no room for is counted, and told as soon as there is room:
+    no line is cut, and every one was written or is counted.
+    """
+    if kind == "pipe":
+        reading, writing = os.pipe()
+    else:
+        reading, writing = (end.detach() for end in socket.socketpair())
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as stream:
+        later = list[Callable[[], None]]()
+        command_log = CommandLogWriter(LogSection(format="json"), 1, later.append, lambda: 0, stream)
+
+        def written(count: int) -> None:
+            for _ in range(count):
+                command_log(LINE)
+                later.pop()()
+
+        os.set_blocking(reading, False)
+        written(5_000)
+        found = b""
+        for count in (*[1] * 20, 0):  # What waits is more than a pipe holds.
+            while piece := reader.read():
+                found += piece
+            written(count)
+        lines = [json.loads(line) for line in found.splitlines()]
+    lost = sum(line.get("lines", 0) for line in lines)
+    assert lost > 0
+    assert len([line for line in lines if line["event"] == "command"]) == 5_020 - lost
+    assert os.get_blocking(0)  # Nobody else's standard streams were changed.
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_a_program_without_such_a_stream_is_not_disturbed(
+    stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without standard error, or with one of its own that has no bytes beneath: lines go there, if anywhere."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    later = list[Callable[[], None]]()
+    configure(LogSection(format="auto"))
+    logger(1).warning("told")
+    CommandLogWriter(LogSection(format="auto"), 1, later.append, lambda: 0)(LINE)
+    later.pop()()
+    if stream is not None:
+        assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["told", "command"]
