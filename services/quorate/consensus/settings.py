@@ -3,6 +3,8 @@
 Rules: every wait, queue and size of this room is here, in the unit its name ends with. Nothing reads the environment.
 """
 
+from typing import Final
+
 import msgspec
 
 from quorate.bounds import bounded
@@ -102,6 +104,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("read_timeout_s must be at most election_timeout_max_s")
 
 
+KERNEL_MS_MAX: Final = (1 << 31) - 1
+
+
 class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the links between voters."""
 
@@ -129,5 +134,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self)
         if self.reconnect_min_s > self.reconnect_max_s:
             raise UsageError("reconnect_min_s must be at most reconnect_max_s")
+        if self.unanswered_s > KERNEL_MS_MAX / 1000:
+            raise UsageError(f"unanswered_s must be at most {KERNEL_MS_MAX // 1000}")
         if self.packet_bytes > self.frame_bytes_max:
             raise UsageError("packet_bytes must be at most frame_bytes_max")

@@ -46,8 +46,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
         need = self.max_entry_bytes + FRAME_OVERHEAD_BYTES + SEGMENT_HEADER_BYTES
         if self.segment_bytes < need:
             raise UsageError(f"segment_bytes must be at least {need}: one entry of max_entry_bytes must fit")
-        if self.segment_bytes % 8 or self.segment_bytes >= 1 << 32:
-            raise UsageError("segment_bytes must be a multiple of 8 below 4 GiB")
+        if self.segment_bytes % 8 or self.segment_bytes > 1 << 30:  # Linux reads less than 2 GiB at a time.
+            raise UsageError("segment_bytes must be a multiple of 8 and at most 1 GiB")
         if self.read_bytes < 4096:
             raise UsageError("read_bytes must be at least 4096")
         if self.read_back_bytes < 4 * self.read_bytes:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from quorate.consensus.settings import EngineSettings
 from quorate.errors import UsageError, reason_of
 from quorate.gateway.remoting.properties import parse, render
 from quorate.metadata.configs import BLACK_LIST, CONTROLLER_KEYS
-from quorate.node.settings import NodeSettings, SettingsError, Text, build, split_address
+from quorate.node.settings import NodeSettings, SettingsError, Text, build, placed, split_address
 
 T = TypeVar("T")
 OURS = "quorate."
@@ -130,17 +131,15 @@ def translate(given: Mapping[str, str]) -> dict[str, Any]:
             "election_timeout_quiet_s": least,
             "election_timeout_min_s": least,
             "election_timeout_max_s": 2 * least,
+            "read_timeout_s": min(EngineSettings().read_timeout_s, 2 * least),
         }
     if carried := {name: value for name, value in given.items() if name in CARRIED}:
         tree.setdefault("remoting", {})["java"] = render(carried)
     for name, value in given.items():
         if name.startswith(f"{OURS}ports."):
             _known_port(name)
-        elif name.startswith(OURS):
-            section, dot, key = name.removeprefix(OURS).partition(".")
-            if not dot:
-                raise UsageError(f"{name}: expected {OURS}SECTION.KEY")
-            tree.setdefault(section, {})[key] = Text(value)
+        elif name.startswith(OURS) and not placed(tree, name.removeprefix(OURS).split("."), Text(value)):
+            raise UsageError(f"{name}: expected {OURS}SECTION.KEY")
     return tree
 
 
@@ -205,5 +204,5 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
 def _read(name: str, text: str, read: Callable[[str], T]) -> T:
     try:
         return read(text.strip())
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"{name}: {error}") from error

@@ -22,6 +22,7 @@ import msgspec
 from quorate.consensus.ports import MAX_ENTRY_BYTES, MAX_ROW_BYTES
 from quorate.consensus.settings import EngineSettings, PeerSettings
 from quorate.consensus.storage_settings import StorageSettings
+from quorate.consensus.transport.codec import CLUSTER_ID_BYTES, ENTRIES_MAX
 from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError, reason_of
 from quorate.gateway.grpc.settings import GrpcSettings
@@ -158,7 +159,7 @@ def split_address(text: str) -> tuple[str, int]:
     """``host:port``, ``[v6]:port`` → host and port. Raises UsageError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not colon or not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 1 << 16):
         raise UsageError(f"{text!r} is not host:port")
     try:
         host.encode("idna")
@@ -200,7 +201,7 @@ def build(
         problems += _open_secret("cluster.key", file)
     merged = _copy(tree)
     for source, name, text in [*_from_environment(environ), *((f"--set {n}", n, t) for n, t in overrides.items())]:
-        if not _place(merged, name.split("."), Text(text, source if source in environ else "")):
+        if not placed(merged, name.split("."), Text(text, source if source in environ else "")):
             problems.append(f"{source}: name a setting as section.key")
     settings = _struct(NodeSettings, merged, "", problems)
     if settings is not None:
@@ -235,7 +236,7 @@ def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _copy(part) if isinstance(part, Mapping) else part for name, part in tree.items()}
 
 
-def _place(tree: dict[str, Any], path: list[str], text: "Text") -> bool:
+def placed(tree: dict[str, Any], path: list[str], text: "Text") -> bool:
     """Put a text at ``section.key`` (or deeper); False when there is no such place."""
     *sections, key = path
     for name in sections:
@@ -324,8 +325,12 @@ def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
         if not isinstance(value, Text):
             return msgspec.convert(value, kind)
         text = str(value)
+        text.encode()  # A variable of the environment may be any bytes.
         structured = text.startswith(("[", "{")) and kind is not str
         return msgspec.convert(msgspec.json.decode(text) if structured else text, kind, strict=False)
+    except UnicodeEncodeError:
+        problems.append(f"{path}: is not UTF-8{_by(value)}")
+        return _WRONG
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         problems.append(f"{path}: {error}{_by(value)}")
         return _WRONG
@@ -333,6 +338,8 @@ def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
 
 def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSettings:
     """Paths made absolute, and the cluster key read from its file."""
+    if not settings.node.data_dir.strip():  # The folder of the settings file would be it, and closed to all others.
+        problems.append("node.data_dir: must not be empty")
     node = msgspec.structs.replace(settings.node, data_dir=str(base / settings.node.data_dir))
     cluster = settings.cluster
     if cluster.key_file:
@@ -340,7 +347,7 @@ def _resolved(settings: NodeSettings, base: Path, problems: list[str]) -> NodeSe
             problems += _open_secret("cluster.key_file", base / cluster.key_file)
             key = (base / cluster.key_file).read_text(encoding="utf-8").strip()
             cluster = msgspec.structs.replace(cluster, key=key)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             problems.append(f"cluster.key_file: {base / cluster.key_file}: {reason_of(error)}")
     return msgspec.structs.replace(settings, node=node, cluster=cluster)
 
@@ -367,6 +374,8 @@ def _contradictions(settings: NodeSettings) -> list[str]:
         problems.append(f"node.id: {settings.node.id} is not among cluster.voters ({', '.join(map(str, ids))})")
     if not settings.cluster.id.strip():
         problems.append("cluster.id: must not be empty")
+    if len(settings.cluster.id.encode(errors="replace")) > CLUSTER_ID_BYTES:
+        problems.append(f"cluster.id: must have at most {CLUSTER_ID_BYTES} bytes")
     state, staged = settings.controller.state_bytes_max, settings.engine.snapshots.staged_bytes_max
     if staged < 2 * state:  # Elections and positions are not refused: they go on beyond the limit of the state.
         problems.append(
@@ -385,6 +394,14 @@ def _contradictions(settings: NodeSettings) -> list[str]:
             f"peers.frame_bytes_max: must be at least {longest}, a row of 6 MiB and three times "
             "engine.snapshots.chunk_bytes: no voter could take a snapshot with it"
         )
+    longest = settings.engine.append_bytes + MAX_ENTRY_BYTES
+    if settings.peers.frame_bytes_max < longest:
+        problems.append(
+            f"peers.frame_bytes_max: must be at least {longest}, engine.append_bytes and an entry: no voter that is "
+            "behind could catch up"
+        )
+    if settings.engine.append_entries > ENTRIES_MAX:
+        problems.append(f"engine.append_entries: must be at most {ENTRIES_MAX}: other voters take no more at a time")
     longest = MAX_ROW_BYTES + 2 * BYTES_PER_FRAME
     if settings.history.frame_bytes_max < longest:
         problems.append(

@@ -133,3 +133,15 @@ def test_what_does_not_make_sense_is_named(tmp_path: Path, text: str, problem: s
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, text)
     assert problem in str(caught.value)
+
+
+def test_a_setting_of_ours_may_stand_at_any_depth(tmp_path: Path) -> None:
+    """As in the file of a node, in the environment and behind ``--set``."""
+    nested = "quorate.storage.journal.sync=thread\nquorate.engine.snapshots.retain_entries=5\n"
+    found = read(tmp_path, JRAFT + nested)
+    assert (found.storage.journal.sync, found.engine.snapshots.retain_entries) == ("thread", 5)
+
+
+def test_a_short_election_timeout_of_java_s_is_taken(tmp_path: Path) -> None:
+    """What must not be longer than it is no longer."""
+    assert read(tmp_path, JRAFT + "jRaftElectionTimeoutMs=200\n").engine.read_timeout_s == 0.4

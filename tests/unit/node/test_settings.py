@@ -1,5 +1,6 @@
 """One settings tree: where values come from, and that every problem is named at once."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,8 @@ def test_all_problems_are_listed_at_once() -> None:
             "foo: unknown setting (environment QUORATE_FOO__BAR, QUORATE_FOO__BAZ__X)",
         ),
         ({"QUORATE_NODE__ID": "x"}, "node.id: Expected `int`, got `str` (environment QUORATE_NODE__ID)"),
+        ({"QUORATE_CLUSTER__VOTERS": "[\udcff]"}, "cluster.voters: is not UTF-8 (environment QUORATE_CLUSTER__VOTERS)"),
+        ({"QUORATE_CLUSTER__ID": "\udcff"}, "cluster.id: is not UTF-8 (environment QUORATE_CLUSTER__ID)"),
         ({"QUORATE_LOG__LEVEL__X": "1"}, "log.level: Expected `str`, got `object` (environment QUORATE_LOG__LEVEL__X)"),
     ],
 )
@@ -149,6 +152,15 @@ def test_what_the_environment_says_wrongly_is_told_with_its_variable(environ: di
         ({"peers": {"frame_bytes_max": 4 << 20}}, "peers.frame_bytes_max: must be at least 6684672"),
         ({"engine": {"snapshots": {"chunk_bytes": 1 << 20}}}, "peers.frame_bytes_max: must be at least 9437184"),
         ({"history": {"frame_bytes_max": (8 << 20) - 1}}, "history.frame_bytes_max: must be at least 8388608"),
+        ({"engine": {"append_bytes": 5 << 20}}, "peers.frame_bytes_max: must be at least 9433088"),
+        ({"engine": {"append_entries": 65_537}}, "engine.append_entries: must be at most 65536"),
+        ({"cluster": {"id": "ä" * 128}}, "cluster.id: must have at most 255 bytes"),
+        ({"node": {"id": 1, "data_dir": " "}}, "node.data_dir: must not be empty"),
+        ({"cluster": {"key_file": "a\0b"}}, "cluster.key_file: "),
+        ({"peers": {"unanswered_s": 2_147_484.0}}, "peers: unanswered_s must be at most 2147483"),
+        ({"controller": {"live_scan_period_s": math.inf}}, "controller: live_scan_period_s must be above 0, not inf"),
+        ({"storage": {"journal": {"segment_bytes": 1 << 31}}}, "segment_bytes must be a multiple of 8 and at most 1"),
+        ({"listeners": {"kafka": "127.0.0.1:" + "9" * 5000}}, "is not host:port"),
         ({"listeners": {"kafka": "10.1.2.3:9"}}, "listeners.kafka: 10.1.2.3 is not loopback"),
         ({"cluster": {"voters": [voter(1, "10.1.2.3")]}}, "cluster.key_file: voters that meet off loopback"),
         ({"surprise": {"a": 1}}, "surprise: unknown setting"),

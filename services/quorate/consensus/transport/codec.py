@@ -25,6 +25,7 @@ APP_TYPE_MIN = 64
 ENTRY_BYTES_MAX = 4 * 1024 * 1024
 """What a decoder accepts for one entry; what may be *proposed* is a little less (``MAX_ENTRY_BYTES``)."""
 ENTRIES_MAX = 65_536
+CLUSTER_ID_BYTES = 255
 NUMBER_MAX = 1 << 62
 """No index or counter comes near it; above it our own arithmetic could leave the 64 bits of the layout."""
 Entries = Sequence[tuple[Index, Term, bytes]]
@@ -465,7 +466,7 @@ def encode_hello(message: HelloMessage) -> bytes:
     match message:
         case Hello():
             name = message.cluster_id.encode()
-            if len(name) > 255 or {len(message.dir_uuid), len(message.life), len(message.met)} != {16}:
+            if len(name) > CLUSTER_ID_BYTES or {len(message.dir_uuid), len(message.life), len(message.met)} != {16}:
                 raise UsageError("a cluster id above 255 bytes, or a directory or life of another length than 16")
             if len(message.nonce) != 32:
                 raise UsageError("a nonce of another length than 32")
