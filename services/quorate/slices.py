@@ -2,7 +2,8 @@
 
 Rules: work is a generator that yields between small steps; as many steps as fit ``TURN_S`` run in one turn of the loop,
 then everybody else gets theirs. What is read meanwhile is an immutable state, so the answer is still of one moment.
-Work that needs what a thread reads yields a ``Waits``, and goes on in the very call that says it is there.
+Work that needs what a thread reads yields a ``Waits``, and goes on in the very call that says it is there; its end is
+told in a turn of its own then.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -30,11 +31,16 @@ def in_slices(
     """Run to the end, over as many turns as it takes; ``done`` gets a function that returns the result, or raises.
     ``rest_s``: between two turns, for what nobody waits for.
     """
+
+    def later(result: Callable[[], T]) -> None:
+        # Whoever read for it must not suffer from what becomes of it: an answer that cannot be made raises.
+        scheduler.call_soon(lambda: done(result))
+
     until = scheduler.monotonic() + TURN_S
     try:
         while scheduler.monotonic() < until:
             waits: Waits | None = next(steps)
-            if waits is not None and not waits(lambda: in_slices(steps, scheduler, done, rest_s=rest_s)):
+            if waits is not None and not waits(lambda: in_slices(steps, scheduler, later, rest_s=rest_s)):
                 return
     except StopIteration as end:
         result: T = end.value

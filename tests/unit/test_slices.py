@@ -71,7 +71,26 @@ def test_work_goes_on_in_the_call_that_says_it_is_there() -> None:
     in_slices(work(), scheduler, lambda made: results.append(made()))  # type: ignore[arg-type]
     assert (results, len(asked), len(scheduler.soon)) == ([], 1, 0)
     asked[0]()
+    scheduler.soon.pop()()
     assert results == ["made"]
+
+
+def test_an_answer_that_cannot_be_made_harms_nobody_who_read_for_it() -> None:
+    """It is made in a turn of its own: whoever says that something is there goes on."""
+    scheduler, asked = Ticking(), list[Callable[[], None]]()
+
+    def comes_later(resume: Callable[[], None]) -> bool:
+        asked.append(resume)
+        return False
+
+    def work() -> Steps[str]:
+        yield comes_later
+        raise ValueError("broken")
+
+    in_slices(work(), scheduler, lambda made: made())  # type: ignore[arg-type]
+    asked[0]()
+    with pytest.raises(ValueError, match="broken"):
+        scheduler.soon.pop()()
 
 
 def test_an_error_in_the_work_is_raised_where_the_answer_is_made() -> None:

@@ -218,7 +218,10 @@ def _make(data: Path) -> None:
 
 
 def _close_to_others(data: Path, log: FilteringBoundLogger) -> None:
-    closed, still = tightened(data)
+    try:
+        closed, still = tightened(data)
+    except OSError as error:
+        raise UsageError(f"node.data_dir: {data} cannot be closed to other users: {reason_of(error)}") from error
     if closed:
         log.warning("data was open to other users; it is its owner's alone now", entries=closed)
     if still:

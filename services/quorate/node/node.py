@@ -113,7 +113,7 @@ class Node:
 
     async def ready(self, timeout_s: float = 30.0) -> None:
         """Return once the cluster is founded, somebody leads, and this node serves; its own term, if it leads, is open.
-        Raises NotReadyError, saying what it waits for.
+        Raises NotReadyError, saying what it waits for, or that it stopped or failed.
         """
         running, loop = self.running, asyncio.get_running_loop()
         until = loop.time() + timeout_s
@@ -122,6 +122,10 @@ class Node:
             if isinstance(view, ReadView) and view.state.cluster is not None and self._decided:
                 return
             await asyncio.sleep(min(0.01, left))
+        if running.failed.done():
+            raise NotReadyError(f"the node failed: {running.failed.result()}")
+        if not running.alive:
+            raise NotReadyError("the node was stopped")
         raise NotReadyError(running.core.waits_for or f"no leader was found within {timeout_s:g} s")
 
     async def submit(

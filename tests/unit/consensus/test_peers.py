@@ -440,7 +440,8 @@ def test_an_empty_key_is_a_usage_error() -> None:
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux lets a program say so")
 def test_a_link_into_nowhere_is_given_up_soon() -> None:
     """Either end closes what the other's kernel does not acknowledge for ``unanswered_s``: TCP alone would wait up to
-    two minutes after the network healed before it tries again, and the cluster would have no leader so long.
+    two minutes after the network healed before it tries again, and the cluster would have no leader so long. An idle
+    one is probed: a machine that is gone is not taken for a silent one.
     """
     ports = ports_of(1, 2)
 
@@ -451,6 +452,8 @@ def test_a_link_into_nowhere_is_given_up_soon() -> None:
         for link in links:
             kernel = link.transport.get_extra_info("socket")
             assert kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 3000
+            assert kernel.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 1
 
     with_ends(scenario, End(1, ports), End(2, ports))
 

@@ -535,6 +535,8 @@ def test_a_node_that_failed_decides_and_reads_nothing(settings: NodeSettings) ->
             assert (node.serving, node.core.engine.decidable_term()) == (False, 0)
             assert not isinstance(await node.submit(FENCE, timeout_s=1), Answered | Refused)
             assert not isinstance(await node.read(timeout_s=1), ReadView)
+            with pytest.raises(NotReadyError, match="the node failed: the state is wrong"):
+                await node.ready()
         finally:
             await node.stop(handover=False)
 

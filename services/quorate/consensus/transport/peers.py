@@ -38,6 +38,10 @@ from quorate.listening import address_error
 _log = structlog.get_logger(__name__)
 
 
+PROBE_S = 1
+"""An idle link is probed so often."""
+
+
 def _told_refused(**fields: object) -> None:
     _log.warning("peer connection refused", **fields)
 
@@ -91,6 +95,10 @@ class _Link(asyncio.Protocol):
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux.
             opened: socket.socket = transport.get_extra_info("socket")
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.unanswered_s * 1000))
+            # Two followers say nothing to each other at rest: a machine that is gone is found by probes alone.
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
         self._deadline = asyncio.get_running_loop().call_later(settings.hello_timeout_s, self.refuse, "deadline")
         self.greet()
 

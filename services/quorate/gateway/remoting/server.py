@@ -371,10 +371,11 @@ class RemotingServer:
             self._server.close()
             for connection in self._admission.guests():
                 connection.close()
+        for connection in self._admission.guests():  # A peer that does not read would be waited for.
+            connection.abort()
+        if self._server is not None:
             await self._server.wait_closed()
             self._server = None
-        for connection in self._admission.guests():
-            connection.abort()
 
     @property
     def connections(self) -> int:
