@@ -18,6 +18,7 @@ from tests.browser.screen import Screen
 from tests.browsers import headless, showing
 from tests.clusters import Started, quorate, until, up
 from tests.etcd.drivers import Driver, driven, python
+from tests.etcd.oracle import started
 from tests.peers import peer
 
 RECIPES: Final = ("keys", "mutex", "election", "stm")
@@ -42,8 +43,8 @@ EACH_CLIENT = pytest.mark.parametrize("client", CLIENTS)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three nodes; who is killed comes back."""
-    with up(tmp_path_factory.mktemp("clients") / "c", "--restart") as started:
-        yield started
+    with up(tmp_path_factory.mktemp("clients") / "c", "--restart") as running:
+        yield running
 
 
 def leader(cluster: Started) -> int:
@@ -131,6 +132,21 @@ def test_a_stock_client_through_a_kill_of_the_leader(
         for driver in told.values():
             driver.go_on()
     check(cluster, page, told, prefix)
+
+
+@pytest.mark.oracle
+@pytest.mark.peers
+@pytest.mark.parametrize("place", [0, 1], ids=["leader", "follower"])
+@EACH_CLIENT
+def test_what_a_stock_client_demands_holds_of_etcd(client: str, place: int, tmp_path: Path) -> None:
+    """Its programs end well at Debian's etcd too: what they ask of us is what etcd does."""
+    (tmp_path / "etcd").mkdir()
+    with started(peer("etcd-server") / "etcd-server", tmp_path / "etcd") as addresses:
+        with driven(CLIENTS[client](addresses[place], "/theirs"), tmp_path) as told:
+            for driver in told.values():
+                driver.go_on()
+        assert len(lines(told, "locked")) >= 20
+        assert lines(told, "kept")
 
 
 def _process(cluster: Started, place: int) -> psutil.Process:
