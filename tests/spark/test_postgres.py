@@ -146,6 +146,21 @@ def test_text_that_postgresql_cannot_hold_is_held_all_the_same(postgres: Server)
     assert content(url)["audit"][len(told) - 1]["principal"] == "a\ufffdb"
 
 
+def test_a_name_longer_than_an_index_takes_is_one_row(postgres: Server) -> None:
+    """A client may choose a key of any length: it is served, and a later event about it replaces its row."""
+    url, told = postgres.database(), story(1, 5)
+    key = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789\\", k=6_000))
+    for value in (b"old", b"new"):
+        stamp = msgspec.structs.replace(told[-1][0], offset=len(told))
+        put = e.KeyPut(key=key, value=value, lease=0, following=0)
+        told = [*told, (stamp, put)]
+    store = ServingStore(url, lambda: 1_000)
+    for number, puts in enumerate(batches(told, [len(told) - 1])):
+        assert store.apply("query", number, puts)
+    store.close()
+    assert differences(content(url), replay(told)) == []
+
+
 def test_a_server_that_is_away_is_told_without_its_password() -> None:
     """The error names where it was looked for, and no secret."""
     with pytest.raises(StorageError, match=r"postgresql://me@127\.0\.0\.1:1/d") as told:

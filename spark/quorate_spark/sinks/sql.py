@@ -32,6 +32,8 @@ STATEMENT_S: Final = 120
 """How long PostgreSQL may work on one statement."""
 LOCK: Final = 0x51554F52
 """Key of the advisory lock by which PostgreSQL lets one batch at a time through."""
+UNBOUNDED: Final = frozenset({"entities"})
+"""Tables whose key is a text of any length. PostgreSQL's B-tree takes some 2,700 bytes of it."""
 
 Value = None | bool | int | float | str
 Found = tuple[Any, ...]
@@ -188,9 +190,13 @@ def connect(url: str, *, read_only: bool = False) -> Database:
 
 
 def tables(kind: str) -> Iterator[str]:
-    """The statements that make every table of the store unless it is there."""
+    """The statements that make every table of the store, and the indexes beside them, unless it is there."""
     for table in TABLES:
         yield _table(kind, table.name, table.row, table.key)
+        if _hashed(kind, table.name):
+            one = _unique(kind, table.name, table.key)
+            yield f"CREATE UNIQUE INDEX IF NOT EXISTS {table.name}_one ON {table.name} ({one})"
+            yield f"CREATE INDEX IF NOT EXISTS {table.name}_by_key ON {table.name} USING hash ({', '.join(table.key)})"
     yield _table(kind, "progress", Progress, ("name",))
     yield f"CREATE TABLE IF NOT EXISTS guards (query_id TEXT PRIMARY KEY, batch_id {_TYPES[kind][int]} NOT NULL)"
     yield "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -201,23 +207,39 @@ def shape(kind: str) -> str:
     return hashlib.sha256("\n".join(tables(kind)).encode()).hexdigest()[:16]
 
 
+def _hashed(kind: str, name: str) -> bool:
+    return kind == "postgresql" and name in UNBOUNDED
+
+
+def _unique(kind: str, name: str, key: Sequence[str]) -> str:
+    """What there is one row of: a key, or its hash where it may be too long for an index.
+
+    PostgreSQL hashes bytes; a text becomes its bytes once its backslashes are escaped.
+    """
+    if not _hashed(kind, name):
+        return ", ".join(key)
+    return ", ".join(rf"sha256(replace({column}, '\', '\\')::bytea)" for column in key)
+
+
 def _table(kind: str, name: str, row: type, key: Sequence[str]) -> str:
     columns = []
     for column, hint in get_type_hints(row, include_extras=True).items():
         optional = hint not in _TYPES[kind]
         sort = next(sort for sort in _TYPES[kind] if hint in (sort, sort | None))
         columns.append(f"{column} {_TYPES[kind][sort]}{'' if optional else ' NOT NULL'}")
-    return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(key)}))"
+    if not _hashed(kind, name):
+        columns.append(f"PRIMARY KEY ({', '.join(key)})")
+    return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)})"
 
 
-def upsert(name: str, row: type, key: Sequence[str], newer: str) -> str:
+def upsert(kind: str, name: str, row: type, key: Sequence[str], newer: str) -> str:
     """Put a row; one that is there gives way unless its column ``newer`` is ahead."""
     columns = list(get_type_hints(row))
     marks = ", ".join("?" for _ in columns)
     others = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
     return (
         f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks}) "  # noqa: S608 names are our own
-        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {others} WHERE excluded.{newer} >= {name}.{newer}"
+        f"ON CONFLICT ({_unique(kind, name, key)}) DO UPDATE SET {others} WHERE excluded.{newer} >= {name}.{newer}"
     )
 
 

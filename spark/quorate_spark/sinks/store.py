@@ -111,7 +111,7 @@ class ServingStore:
             for table in TABLES:
                 new = [row for name, offset, row in puts if name == table.name and offset >= position]
                 rows = (msgspec.structs.astuple(msgspec.json.decode(row, type=table.row)) for row in new)
-                database.write(upsert(table.name, table.row, table.key, "event_offset"), rows)
+                database.write(upsert(database.kind, table.name, table.row, table.key, "event_offset"), rows)
             last_ms = max(msgspec.json.decode(row, type=Audit).time_ms for name, _, row in puts if name == "audit")
             earlier_ms = None if before is None else before.last_event_ms
             progress = Progress(
@@ -186,7 +186,7 @@ class ServingStore:
 
     @staticmethod
     def _put_progress(database: Database, progress: Progress) -> None:
-        statement = upsert("progress", Progress, ("name",), "position")
+        statement = upsert(database.kind, "progress", Progress, ("name",), "position")
         database.write(statement, [msgspec.structs.astuple(progress)])
 
 

@@ -145,12 +145,14 @@ def store_at(path: Path, position: int, seen_ms: int = NOW) -> str:
         for statement in tables("sqlite"):
             database.write(statement, [()])
         for row in rows:
-            database.write(upsert("elections", Election, ("election_offset",), "event_offset"), [stored(row)])
+            database.write(upsert("sqlite", "elections", Election, ("election_offset",), "event_offset"), [stored(row)])
         progress = Progress(
             name="serving", query_id="q", batch_id=7, position=position, last_event_ms=NOW, applied_ms=seen_ms,
             seen_ms=seen_ms, state="running", message="",
         )  # fmt: skip
-        database.write(upsert("progress", Progress, ("name",), "position"), [msgspec.structs.astuple(progress)])
+        database.write(
+            upsert("sqlite", "progress", Progress, ("name",), "position"), [msgspec.structs.astuple(progress)]
+        )
     database.close()
     return url
 
