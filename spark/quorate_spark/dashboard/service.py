@@ -80,7 +80,8 @@ class SoftEvent(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     """Of the facts that ``health`` rests on."""
     nodes: dict[int, NodeSoft]
-    members: dict[str, dict[int, MemberSoft]]
+    members: dict[str, dict[int, MemberSoft]] | None
+    """Null: nobody tells of any."""
     health: Health
 
 
@@ -111,7 +112,7 @@ class Service:
             settings, self.folded, self._clock_ms, lambda: self.following, lambda: self._follower.node
         )
         self._panels = Panels(settings)
-        self._hub = Hub(settings, lambda: self._answering.newest(None), lambda: self._soft.latest, self._behind)
+        self._hub = Hub(settings, lambda: self._answering.newest(None), self._soft_now, self._behind)
         self._follower = Follower(settings, self.folded, self._clock_ms, self._hub.taken)
         self._soft = SoftState(settings, lambda: self.folded.tip, self._clock_ms, lambda: self._follower.zones)
         self._streams = Streams(settings, self._clock_ms)
@@ -130,6 +131,11 @@ class Service:
 
     def _behind(self) -> int:
         return max(0, self.following.end_offset - self.folded.tip.offset)
+
+    def _soft_now(self) -> Soft | None:
+        """What was told when nodes were asked last; None when that is long ago, because nobody watched."""
+        latest = self._soft.latest
+        return latest if latest is not None and self._clock_ms() - latest.polled <= self._settings.soft_ms else None
 
     # Life.
 
@@ -204,7 +210,7 @@ class Service:
             now=soft.polled,
             offset=view.offset,
             nodes=soft.nodes,
-            members=self._interesting(soft),
+            members=self._interesting(soft) if soft.members else None,
             health=health(view),
         )
 
@@ -314,7 +320,7 @@ class Service:
         return await self._with_leader(request, query, "member", lambda: self._heard(there))
 
     async def _heard(self, names: list[str]) -> Soft:
-        heard, latest = await self._soft.heard(names), self._soft.latest or Soft(polled=self._clock_ms())
+        heard, latest = await self._soft.heard(names), self._soft_now() or Soft(polled=self._clock_ms())
         return msgspec.structs.replace(latest, heard=heard)
 
     async def _with_leader(
@@ -342,7 +348,7 @@ class Service:
         self._answering.ready()
         if at is None:
             self._watched_ms = self._clock_ms()
-            body = await self._answering.answer(None, self._soft.latest, make)
+            body = await self._answering.answer(None, self._soft_now(), make)
             return await self._packed(request, body, {"Cache-Control": NEVER})
         self._answering.check(at)
         key, asked = key_of(self.folded.tip, self._settings), query.text("key")

@@ -73,6 +73,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """How many elections, in which time, are too many."""
         return Flapping(elections=self.flapping_elections, window_ms=self.flapping_window_ms)
 
+    @property
+    def soft_ms(self) -> int:
+        """Soft state this old is no longer of now: some rounds of questions, each with a few that nobody answers."""
+        return 3 * self.poll_ms + 5 * self.node_timeout_ms
+
     def __post_init__(self) -> None:
         """Raise UsageError for what cannot work."""
         bounded(self, zero=("port", "coalesce_ms", "catch_up_max"))

@@ -1,7 +1,7 @@
 """Asking nodes for what is in no event: who is reachable, how far each is, what brokers last reported.
 
 Rules: only while somebody watches; at most one question per node at a time, each with a deadline. Brokers are asked of
-the leader, for it decides by what it hears. What a node does not tell stays unknown.
+the leader, for it decides by what it hears. What a node does not tell is unknown, and what it told once ages.
 """
 
 import asyncio
@@ -159,11 +159,14 @@ class SoftState:
         if whom is not None:
             status = await self._status(whom) or status
             await self._brokers(whom)
+        else:
+            self._forget()
         healthy = status.healthy if status.sentence else None
+        now = self._clock_ms()
         self.latest = Soft(
-            polled=self._clock_ms(),
+            polled=now,
             nodes=nodes,
-            members=self._members,
+            members=aged(self._members, now - self._members_at),
             status=status.sentence,
             healthy=healthy,
             alarms=tuple(status.alarms or ()),
@@ -330,8 +333,13 @@ class SoftState:
                     break
                 after = page.next
         except AskError:
+            self._forget()
             return
         self._members, self._members_at = by_set, now
+
+    def _forget(self) -> None:
+        """Nobody tells of brokers any more; the next node that answers is asked at once."""
+        self._members, self._members_at = {}, 0
 
 
 def _said(body: bytes) -> str:
@@ -340,6 +348,19 @@ def _said(body: bytes) -> str:
         return msgspec.json.decode(body, type=_Failed).error.message
     except msgspec.DecodeError:
         return ""
+
+
+def aged(told: dict[str, dict[int, MemberSoft]], ms: int) -> dict[str, dict[int, MemberSoft]]:
+    """What was told so long ago, as it is now: heartbeats are older by that."""
+    if ms <= 0:
+        return told
+    return {name: {number: _aged(one, ms) for number, one in by_id.items()} for name, by_id in told.items()}
+
+
+def _aged(one: MemberSoft, ms: int) -> MemberSoft:
+    if one.heartbeat_age_ms is None:
+        return one
+    return msgspec.structs.replace(one, heartbeat_age_ms=one.heartbeat_age_ms + ms)
 
 
 def members(item: _BrokerSet, broker_set: BrokerSet | None, now: int) -> dict[int, MemberSoft]:

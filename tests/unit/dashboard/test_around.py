@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from quorate_spark.dashboard.panels import elections, health
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
+from quorate_spark.dashboard.soft_state import Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, SparkStore
 from quorate_spark.dashboard.spark_store import Page as Page_
 from quorate_spark.dashboard.spool import Fact
@@ -97,6 +99,76 @@ def test_the_alarms_of_a_node_reach_the_page() -> None:
     assert [reason.text for reason in alarmed.reasons if reason.kind == "alarm"] == alarms
     assert "alarm" not in {reason.kind for reason in calm.reasons}
     assert "Alarm" not in calm.sentence
+
+
+class Told(soft.SoftState):
+    """Nodes that answer what ``answers`` says of a number and a path; None: not at all."""
+
+    def __init__(self, answers: Callable[[int, str], Any], clock_ms: Callable[[], int], **settings: int) -> None:
+        self.log = folded(FACTS)
+        super().__init__(Settings(**settings), lambda: self.log.tip, clock_ms, dict)  # type: ignore[arg-type]
+        self._answers = answers
+
+    async def _fetch(self, method: str, number: int, path: str, body: bytes | None = None) -> bytes:
+        answer = self._answers(number, path.partition("?")[0])
+        if answer is None:
+            raise soft.AskError(f"node {number}: connection refused")
+        return msgspec.json.encode(answer)
+
+
+def answered(cluster_id: str, path: str, heard_ms: int = 0) -> Any:
+    """What a healthy node of a cluster answers: it leads, and heard one broker."""
+    replicas = [{"broker_id": 1, "alive": True, "last_heartbeat_ms": heard_ms}]
+    return {
+        "/v1/quorum": {"offset": END, "cluster_id": cluster_id, "leader": 1, "voters": []},
+        "/v1/status": {"sentence": "All is well.", "healthy": True},
+        "/v1/brokers": {"time_ms": 0, "brokers": [{"broker_set": "broker-a", "replicas": replicas}], "next": None},
+        "/metrics": {},
+    }[path]
+
+
+@pytest.mark.parametrize("silent", ["/v1/brokers", ""])
+def test_what_a_node_tells_no_more_is_unknown(silent: str) -> None:
+    """When all nodes are gone, or the leader tells nothing of brokers, none is said to be alive and just heard."""
+    gone, now = "none", NOW
+    cluster = folded(FACTS).cluster_id
+    asking = Told(lambda _, path: None if path.startswith(gone) else answered(cluster, path, NOW - 400), lambda: now)
+    first = asyncio.run(asking.ask_all())
+    assert first is not None
+    assert first.members["broker-a"][1].heartbeat_age_ms == 400
+    gone, now = silent, NOW + 600_000
+    later = asyncio.run(asking.ask_all())
+    assert later is not None
+    assert later.members == {}
+
+
+def test_a_heartbeat_ages_while_brokers_are_not_asked_for() -> None:
+    """With many broker sets they are asked for less often, and are not heard in between."""
+    now, cluster = [NOW], folded(FACTS).cluster_id
+    asking = Told(lambda _, path: answered(cluster, path, NOW - 400), lambda: now[0], sets_many=1, poll_many_ms=5_000)
+    ages = []
+    for now[0] in (NOW, NOW + 4_000, NOW + 5_000):
+        found = asyncio.run(asking.ask_all())
+        assert found is not None
+        ages.append(found.members["broker-a"][1].heartbeat_age_ms)
+    assert ages == [400, 4_400, 5_400]
+
+
+def test_soft_state_of_long_ago_is_not_told_as_of_now() -> None:
+    """Nobody watched for a while, so nobody was asked: the first answer says nothing that only then was true."""
+
+    async def run() -> list[Any]:
+        service = Service(Settings(recorded=RECORDED), lambda: 0)
+        async with Http(Page(service)) as client:
+            found = []
+            for age in (0, Settings().soft_ms, Settings().soft_ms + 1):
+                service._soft.latest = Soft(polled=NOW - age, status="All is well.", healthy=True)
+                found.append((await data_of(client, "health"))["data"].get("status"))
+            return found
+
+    new, old, too_old = asyncio.run(run())
+    assert new == old == {"sentence": "All is well.", "healthy": True}
+    assert too_old is None
 
 
 def test_zones_and_hosts_are_spelled_out() -> None:

@@ -75,16 +75,16 @@ export function streams(entry, lag) {
   if (lag.streams) entry.answer = { ...entry.answer, offset: lag.offset, age_ms: lag.age_ms, received: Date.now(), data: { ...entry.answer.data, end_offset: lag.end_offset, streams: lag.streams } };
 }
 
-/** Soft state: what heartbeats and nodes said this second; laid over the facts, never part of them. */
+/** Soft state: what heartbeats and nodes said this second; laid over the facts, never part of them. Null: nobody tells. */
 export function soften(entry, soft) {
   const data = entry.answer.data;
   if (entry.need.path === "quorum" && soft.nodes) {
     const nodes = data.nodes.map(n => ({ ...n, live: soft.nodes[n.id] ?? n.live }));
     entry.answer = { ...entry.answer, data: { ...data, nodes } };
-  } else if (entry.need.path === "sets" && soft.members) {
+  } else if (entry.need.path === "sets" && soft.members !== undefined) {
     const list = data.sets.map(s => {
-      const told = soft.members[s.name];
-      return told ? { ...s, members: s.members.map(m => ({ ...m, live: told[m.id] ?? m.live })) } : s;
+      const told = soft.members ? soft.members[s.name] : s.members.some(m => m.live) && {};
+      return told ? { ...s, members: s.members.map(m => ({ ...m, live: told[m.id] })) } : s;
     });
     entry.answer = { ...entry.answer, data: { ...data, sets: list } };
   } else if (entry.need.path === "health" && soft.health && soft.offset === entry.answer.offset) {
