@@ -198,7 +198,7 @@ class Service:
     async def _look(self) -> None:
         await self._streams.ask_all()
         if self._recorded is None and (soft := await self._soft.ask_all()) is not None:
-            if self._soft.foreign and not any(node.reachable for node in soft.nodes.values()):
+            if self._soft.foreign:
                 self._follower.refuse(f"the nodes belong to cluster {self._soft.foreign} now")
             if self._hub:
                 self._hub.tell("soft", self._softened(soft))

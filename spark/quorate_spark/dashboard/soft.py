@@ -141,14 +141,22 @@ class SoftState:
         self._members: dict[str, dict[int, MemberSoft]] = {}
         self._members_at = 0
         self.latest: Soft | None = None
-        self.foreign: str = ""
-        """The id of another cluster, if a node said it belongs to one."""
+        self._others: dict[int, str] = {}
+        """Nodes that said, when asked last, that they belong to another cluster, and which."""
+
+    @property
+    def foreign(self) -> str:
+        """The id of another cluster, if all nodes belong to others; one address that was taken over proves nothing."""
+        nodes = self._state().nodes
+        everyone = bool(nodes) and all(number in self._others for number in nodes)
+        return min(self._others.values()) if everyone else ""
 
     async def ask_all(self) -> Soft | None:
         """Ask every node once."""
         state = self._state()
         if not state.nodes:
             return None
+        self._others = {}
         answers = await asyncio.gather(*(self._node(number) for number in state.nodes))
         reports = {number: (quorum, soft) for number, (quorum, soft) in zip(state.nodes, answers, strict=True)}
         nodes = self._joined(reports)
@@ -270,7 +278,7 @@ class SoftState:
             return None, NodeSoft(reachable=False, polled=asked)
         cluster = self._state().model.cluster
         if cluster is not None and quorum.cluster_id != cluster.cluster_id:
-            self.foreign = quorum.cluster_id
+            self._others[number] = quorum.cluster_id
             return None, NodeSoft(reachable=False, polled=asked)
         zone = self._zones().get(number)
         fsync = self._fsync_p99(number, asked, buckets(metrics))

@@ -171,6 +171,26 @@ def test_soft_state_of_long_ago_is_not_told_as_of_now() -> None:
     assert too_old is None
 
 
+def test_only_when_every_node_is_of_another_cluster_the_log_is_another() -> None:
+    """An address that somebody else's node has for a while says nothing, neither then, beside nodes that are silent,
+    nor later, when nobody answers.
+    """
+    cluster = folded(FACTS).cluster_id
+    said: dict[int, str] = {}
+    asking = Told(lambda number, path: answered(said[number], path) if number in said else None, lambda: NOW)
+    assert len(asking.log.tip.nodes) == 3
+    for answers, foreign in (
+        ({1: cluster, 2: "c2", 3: cluster}, ""),
+        ({2: "c2"}, ""),
+        ({1: cluster, 2: cluster, 3: cluster}, ""),
+        ({}, ""),
+        ({1: "c2", 2: "c2", 3: "c2"}, "c2"),
+    ):
+        said = answers
+        asyncio.run(asking.ask_all())
+        assert asking.foreign == foreign, answers
+
+
 def test_zones_and_hosts_are_spelled_out() -> None:
     """A zone is its brokers and its nodes, as labels and nodes say at that offset; an unknown one is refused."""
     log = folded(FACTS)
