@@ -216,7 +216,7 @@ def test_an_alarm_that_the_stream_tells_is_the_sentence(faulty: Screen) -> None:
     said(faulty, "soft", offset=end, nodes={}, members={}, health=wrong)
     faulty.says("Alarm: node 2 stopped.")
     fact = {"time": 1795150000000, "events": [], "sets": [], "removed": [], "quorum": None}
-    said(faulty, "facts", offset=end + 1, health={**wrong, "sentence": "Alarm: one fact later."}, **fact)
+    said(faulty, "facts", since=end, offset=end + 1, health={**wrong, "sentence": "Alarm: one fact later."}, **fact)
     faulty.says("one fact later")
     said(faulty, "soft", offset=end, nodes={}, members={}, health=now)
     said(faulty, "soft", offset=end + 1, nodes={}, members={}, health={**wrong, "sentence": "Alarm: the last."})
@@ -238,6 +238,23 @@ def test_a_stream_that_was_lost_before_its_first_fact_misses_none(faulty: Screen
     faulty.until("() => window.ours !== window.first")
     said(faulty, "hello", offset=end + 2, time=1795150000000, end_offset=end + 2)
     faulty.says("It is two events later.")
+
+
+def test_facts_are_laid_over_nothing_that_lacks_the_ones_before(faulty: Screen) -> None:
+    """Facts were skipped, and what is on screen cannot be asked again at once: the next facts do not make it newer than
+    it is.
+    """
+    faulty.page.add_init_script(OURS)
+    faulty.open("/sets")
+    end, rows = faulty.data("about")["end_offset"], faulty.ask("sets")["data"]["sets"]
+    said(faulty, "hello", offset=end, time=1795150000000, end_offset=end)
+    faulty.page.route("**/api/sets*", failing)
+    said(faulty, "resync", offset=end + 10)
+    fact = {"time": 1795150000000, "events": [], "removed": [], "health": None, "quorum": None}
+    said(faulty, "facts", since=end + 10, offset=end + 11, sets=rows[:1], **fact)
+    faulty.page.locator("#p-sets").get_by_role("alert").wait_for()
+    assert faulty.stamps() == {end}
+    faulty.page.unroute("**/api/sets*")
 
 
 def test_a_place_that_cannot_be_had_is_said(faulty: Screen) -> None:

@@ -6,6 +6,7 @@ is told but that, now and then.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,8 @@ from quorate_spark.dashboard.panels.sets import SetRow, rows, sets
 from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import Soft
+
+log = logging.getLogger(__name__)
 
 BEHIND_PAUSE_S: Final = 0.5
 """Between messages while catching up."""
@@ -41,6 +44,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts since the message before."""
 
+    since: int
+    """The first of them: they belong on what reflects all before it, and on nothing older."""
     offset: int
     time: int | None
     now: int
@@ -72,6 +77,7 @@ def facts_since(view: View, since: int, soft: Soft | None = None) -> bytes:
     names = {row.name for row in changed.sets}
     changed_rows = [*changed.sets, *rows(view, [name for name in labels if name not in names])]
     data = Facts(
+        since=since,
         offset=view.offset,
         time=view.state.time,
         now=view.now,
@@ -183,8 +189,17 @@ class Hub:
         self._told = view.offset
         if not self._clients or view.offset == since:
             return
-        new = view.offset - since
-        self._send(facts_since(view, since, self._soft()) if new <= self._settings.facts_max else self._resync())
+        self._send(self._news(view, since))
+
+    def _news(self, view: View, since: int) -> bytes:
+        """The facts, or that browsers must read them: of too many, and where they cannot be told."""
+        if view.offset - since > self._settings.facts_max:
+            return self._resync()
+        try:
+            return facts_since(view, since, self._soft())
+        except Exception:
+            log.exception("the facts from %d to %d could not be told", since, view.offset)
+            return self._resync()
 
     def tell(self, event: str, data: msgspec.Struct) -> None:
         """Something that is no fact."""

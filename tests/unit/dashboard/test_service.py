@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from aiohttp import ClientSession
 
 from quorate.errors import UsageError
 from quorate.listening import ListeningLimits
+from quorate_spark.dashboard import live
 from quorate_spark.dashboard.answering import Panels
-from quorate_spark.dashboard.live import Client, facts_since
+from quorate_spark.dashboard.live import Client, Hello, Hub, facts_since
 from quorate_spark.dashboard.panels import health, quorum
 from quorate_spark.dashboard.program import listen
 from quorate_spark.dashboard.recorded import recorded
@@ -360,6 +362,29 @@ def parts(text: str) -> list[tuple[str, str, Any]]:
     return found
 
 
+def test_facts_that_cannot_be_told_are_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong while a message was made: browsers are told that they lack something, and go on after it."""
+
+    def told(view: Any, since: int, soft: Any) -> bytes:
+        if view.offset == 11:
+            raise ValueError("cannot be told")
+        return b"facts %d-%d" % (since, view.offset)
+
+    async def run() -> bytes:
+        view = SimpleNamespace(offset=10)
+        hub = Hub(Settings(coalesce_ms=0), lambda: view, lambda: None, lambda: 0)  # type: ignore[arg-type, return-value]
+        client = hub.join(Hello(offset=10, time=None, end_offset=10, now=0, key=""), None)
+        await client.take()
+        found = b""
+        for view.offset in (11, 12):
+            hub.taken()
+            found += await client.take()
+        return found
+
+    monkeypatch.setattr(live, "facts_since", told)
+    assert asyncio.run(run()) == b'id: 11\nevent: resync\ndata: {"offset":11}\n\nfacts 11-12'
+
+
 async def stream(client: Http, path: str, wanted: int, **headers: str) -> list[tuple[str, str, Any]]:
     """The first events of a stream."""
     async with client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()}) as response:
@@ -511,6 +536,7 @@ def test_facts_carry_what_changed_only() -> None:
         head, data = facts_since(seen, since).decode().split("data: ")
         assert head == f"id: {seen.offset}\nevent: facts\n"
         body = json.loads(data)
+        assert (body["since"], body["offset"]) == (since, seen.offset)
         names = {
             name for fact in log.spool.facts(since, seen.offset) if (name := getattr(fact.event, "broker_set", ""))
         }

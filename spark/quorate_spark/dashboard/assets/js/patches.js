@@ -1,32 +1,32 @@
 /**
  * Facts laid over answers: how the stream's news becomes the next answer without asking.
  *
- * A patch takes an entry with a live answer, the `facts` and the offset they follow on; it answers true when the entry
- * now reflects `facts.offset`, false when it must be asked again. Sets that were not touched keep their object, so that
- * the map redraws only the tiles of those that were.
+ * A patch takes an entry with a live answer and the `facts`, which follow on all before `facts.since`; it answers true
+ * when the entry now reflects `facts.offset`, false when it must be asked again. Sets that were not touched keep their
+ * object, so that the map redraws only the tiles of those that were.
  */
 
 const next = (entry, facts, data) => {
   entry.answer = { ...entry.answer, offset: facts.offset, time: facts.time ?? entry.answer.time, age_ms: 0, received: Date.now(), data };
   return true;
 };
-/** Has the entry all that came before these facts, and not these already? */
-const follows = (entry, before) => entry.answer.offset >= before;
+/** Has the entry all that came before these facts? Some may have been skipped (`resync`). */
+const follows = (entry, facts) => entry.answer.offset >= facts.since;
 const whole = entry => !Object.keys(entry.need.query ?? {}).length;
 
-function health(entry, facts, before) {
-  if (!facts.health || !follows(entry, before)) return false;
+function health(entry, facts) {
+  if (!facts.health || !follows(entry, facts)) return false;
   return next(entry, facts, { status: entry.answer.data.status, ...facts.health });
 }
 
-function quorum(entry, facts, before) {
-  if (!facts.quorum || !follows(entry, before)) return false;
+function quorum(entry, facts) {
+  if (!facts.quorum || !follows(entry, facts)) return false;
   const live = new Map(entry.answer.data.nodes.map(n => [n.id, n.live]));
   return next(entry, facts, { ...facts.quorum, nodes: facts.quorum.nodes.map(n => ({ ...n, live: live.get(n.id) })) });
 }
 
-function sets(entry, facts, before) {
-  if (!facts.sets || !follows(entry, before)) return false;
+function sets(entry, facts) {
+  if (!facts.sets || !follows(entry, facts)) return false;
   const names = entry.need.query?.name?.split(",");
   if (!names && !whole(entry)) return false;
   const old = entry.answer.data, by = new Map(old.sets.map(s => [s.name, s]));
@@ -40,9 +40,9 @@ function sets(entry, facts, before) {
   return next(entry, facts, { ...old, sets: list, removed: [], total: names ? old.total : list.length });
 }
 
-function log(entry, facts, before) {
+function log(entry, facts) {
   const { q, before: end, offset, limit = 100 } = entry.need.query ?? {};
-  if (q || end !== undefined || offset !== undefined || !facts.events || !follows(entry, before)) return false;
+  if (q || end !== undefined || offset !== undefined || !facts.events || !follows(entry, facts)) return false;
   const old = entry.answer.data, newest = old.events[0]?.offset ?? -1;
   const fresh = facts.events.filter(e => e.offset > newest).sort((a, b) => b.offset - a.offset);
   const types = old.types && { ...old.types };
@@ -52,8 +52,8 @@ function log(entry, facts, before) {
 }
 
 /** Facts that do not touch what an entry shows leave it as it is, only newer; the others have it asked again. */
-const untouched = touches => (entry, facts, before) => {
-  if (!facts.events || !follows(entry, before) || facts.events.some(e => touches(e, entry.need.query ?? {}))) return false;
+const untouched = touches => (entry, facts) => {
+  if (!facts.events || !follows(entry, facts) || facts.events.some(e => touches(e, entry.need.query ?? {}))) return false;
   return next(entry, facts, entry.answer.data);
 };
 const keys = untouched((e, q) => e.key.startsWith(`key/${q.prefix ?? ""}`));

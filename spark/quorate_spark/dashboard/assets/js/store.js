@@ -191,13 +191,13 @@ export class Store {
   }
 
   #facts(data) {
-    const before = this.head.offset ?? 0;
     this.#moved(data.offset, data.time);
     if (!this.about?.end_offset && !this.about?.first_time) this.#about();
     for (const entry of this.wanted.values()) {
       if (entry.error?.code === "beyond_end" && this.head.offset >= entry.failedAt) entry.error = null;
       if (entry.at !== null || !entry.answer) { if (entry.need.live || this.at === null) entry.dirty = true; continue; }
-      const patched = PATCHES[entry.need.path]?.(entry, data, before);
+      if (entry.answer.offset >= data.offset) continue; // It reflects these already.
+      const patched = PATCHES[entry.need.path]?.(entry, data);
       if (!patched) entry.dirty = true;
     }
     for (const entry of this.entries.values()) if (entry.at === null && ![...this.wanted.values()].includes(entry)) entry.dirty = true;
