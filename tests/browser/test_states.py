@@ -257,6 +257,30 @@ def test_facts_are_laid_over_nothing_that_lacks_the_ones_before(faulty: Screen) 
     faulty.page.unroute("**/api/sets*")
 
 
+@pytest.mark.parametrize("by", ["a fact", "the button"])
+def test_what_was_refused_once_is_asked_again(faulty: Screen, by: str) -> None:
+    """The service did not know what was asked for, 404: the next fact has it asked again, and so does the button."""
+
+    def missing(route: Route) -> None:
+        refused = {"error": {"code": "not_found", "message": "it is not there yet"}}
+        route.fulfill(status=404, content_type="application/json", body=json.dumps(refused))
+
+    end = faulty.data("about")["end_offset"]
+    faulty.page.add_init_script(OURS)
+    faulty.page.route("**/api/sets*", missing)
+    faulty.page.goto(f"{faulty.url}#/sets")
+    panel = faulty.page.locator("#p-sets")
+    panel.get_by_role("alert").wait_for()
+    said(faulty, "hello", offset=end, time=1795150000000, end_offset=end)
+    faulty.page.unroute("**/api/sets*")
+    if by == "a fact":
+        fact = {"time": 1795150000000, "events": [], "sets": [], "removed": [], "health": None, "quorum": None}
+        said(faulty, "facts", since=end, offset=end + 1, **fact)
+    else:
+        panel.get_by_role("button", name="Try again").click()
+    faulty.page.locator(".sets tbody tr").first.wait_for()
+
+
 def test_a_place_that_cannot_be_had_is_said(faulty: Screen) -> None:
     """A click on the timeline whose offset nobody answers; an address that is a word of the language and no page."""
     faulty.page.route("**/api/seek*", failing)

@@ -25,11 +25,15 @@ class Entry {
   due(at) {
     const past = this.need.live ? null : at;
     if (this.asking) return Infinity;
-    if (this.error && this.failedAt === past) return this.error.status > 0 && this.error.status < 500 ? Infinity : this.asked + RETRY_MS;
-    if (this.at !== past) return 0;
+    const failed = this.error && this.failedAt === past;
+    if (failed && !(this.error.status > 0 && this.error.status < 500)) return this.asked + RETRY_MS;
+    if (failed && past !== null) return Infinity; // What is refused of the past always is.
+    if (!failed && this.at !== past) return 0;
     if (this.dirty) return this.asked + (this.need.every ?? 250);
     return past === null && this.need.poll ? this.asked + this.need.poll : Infinity;
   }
+  /** Is its answer of now, or what failed? */
+  get ofNow() { return this.at === null || (this.error !== null && this.failedAt === null); }
   take(answer, at) { Object.assign(this, { answer, at, error: null, errorSince: null }); }
   fail(error, at) { Object.assign(this, { error, failedAt: at, errorSince: this.errorSince ?? Date.now() }); }
 }
@@ -85,7 +89,7 @@ export class Store {
 
   /** Ask at once for whatever failed, and connect. */
   retry() {
-    for (const entry of this.entries.values()) if (entry.error) entry.asked = 0;
+    for (const entry of this.entries.values()) if (entry.error) Object.assign(entry, { asked: 0, failedAt: undefined, dirty: true });
     this.live.retry();
     if (!this.about) this.#about();
     this.#pump();
@@ -186,7 +190,7 @@ export class Store {
     this.key = data.key;
     this.#moved(data.offset, data.time);
     this.head.time ??= data.time;
-    for (const entry of this.entries.values()) if (entry.at === null && entry.answer?.offset < data.offset) entry.dirty = true;
+    for (const entry of this.entries.values()) if (entry.ofNow && (entry.error || entry.answer.offset < data.offset)) entry.dirty = true;
     this.#pump();
   }
 
@@ -200,7 +204,7 @@ export class Store {
       const patched = PATCHES[entry.need.path]?.(entry, data);
       if (!patched) entry.dirty = true;
     }
-    for (const entry of this.entries.values()) if (entry.at === null && ![...this.wanted.values()].includes(entry)) entry.dirty = true;
+    for (const entry of this.entries.values()) if (entry.ofNow && ![...this.wanted.values()].includes(entry)) entry.dirty = true;
     this.#pump();
   }
 
