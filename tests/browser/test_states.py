@@ -281,6 +281,28 @@ def test_what_was_refused_once_is_asked_again(faulty: Screen, by: str) -> None:
     faulty.page.locator(".sets tbody tr").first.wait_for()
 
 
+def test_what_the_log_is_called_is_asked_for_once_at_a_time(faulty: Screen) -> None:
+    """A service that is busy is not asked anew by each fact."""
+    asked: list[str] = []
+
+    def busy(route: Route) -> None:
+        asked.append(route.request.url)
+        failing(route)
+
+    end = faulty.data("about")["end_offset"]
+    faulty.page.add_init_script(OURS)
+    faulty.page.route("**/api/about", busy)
+    faulty.page.goto(f"{faulty.url}#/now")
+    faulty.page.locator("#p-map .tile").first.wait_for()
+    said(faulty, "hello", offset=end, time=1795150000000, end_offset=end)
+    fact = {"time": 1795150000000, "events": [], "sets": [], "removed": [], "health": None, "quorum": None}
+    for number in range(end, end + 20):
+        said(faulty, "facts", since=number, offset=number + 1, **fact)
+    faulty.until("end => document.querySelector('#stream').textContent.replace(/\\D/g, '') === String(end)", end + 20)
+    assert len(asked) <= 2
+    faulty.page.unroute("**/api/about")
+
+
 def test_a_place_that_cannot_be_had_is_said(faulty: Screen) -> None:
     """A click on the timeline whose offset nobody answers; an address that is a word of the language and no page."""
     faulty.page.route("**/api/seek*", failing)

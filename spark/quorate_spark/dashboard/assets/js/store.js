@@ -95,7 +95,11 @@ export class Store {
     this.#pump();
   }
 
+  /** One question at a time; after a failure the next one when its time has come, or somebody presses the button. */
   async #about() {
+    if (this.asksAbout) return;
+    this.asksAbout = true;
+    clearTimeout(this.again);
     try {
       this.about = (await ask({ path: "about" }, null)).data;
       setKey(this.about.key);
@@ -103,8 +107,9 @@ export class Store {
       if (this.head.offset === null) this.#moved(this.about.end_offset, this.about.last_time ?? null);
     } catch (error) {
       this.refused = error;
-      setTimeout(() => this.#about(), RETRY_MS);
+      this.again = setTimeout(() => this.#about(), RETRY_MS);
     }
+    this.asksAbout = false;
     this.redraw();
   }
 
@@ -196,7 +201,7 @@ export class Store {
 
   #facts(data) {
     this.#moved(data.offset, data.time);
-    if (!this.about?.end_offset && !this.about?.first_time) this.#about();
+    if (!this.refused && !this.about?.end_offset && !this.about?.first_time) this.#about();
     for (const entry of this.wanted.values()) {
       if (entry.error?.code === "beyond_end" && this.head.offset >= entry.failedAt) entry.error = null;
       if (entry.at !== null || !entry.answer) { if (entry.need.live || this.at === null) entry.dirty = true; continue; }
