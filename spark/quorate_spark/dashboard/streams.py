@@ -107,7 +107,10 @@ class Streams:
         if isinstance(self._queries, str):
             return False
         return any(
-            query.name == "serving" and query.position >= end and self._query(query, end, now).state == "running"
+            query.name == "serving"
+            and query.position >= end
+            and query.state == "running"
+            and now - query.seen_ms <= DEAD_MS
             for query in self._queries
         )
 

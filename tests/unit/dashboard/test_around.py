@@ -19,6 +19,7 @@ from quorate.events import ConfigChange, ConfigChanged, NodeAddresses, Stamp, en
 from quorate_spark.dashboard import soft
 from quorate_spark.dashboard.answering import from_store
 from quorate_spark.dashboard.asking import ApiError
+from quorate_spark.dashboard.follow import FollowStatus
 from quorate_spark.dashboard.panels import elections, health
 from quorate_spark.dashboard.recorded import recorded
 from quorate_spark.dashboard.service import Service
@@ -354,6 +355,25 @@ def test_a_quiet_cluster_makes_no_reader_old() -> None:
     page = Page_(position=END, batch=7, seen_ms=state.now - 40, items=[])
     answer = json.loads(from_store(state, page, ElectionQuery(limit=1)))
     assert answer["age_ms"] == 40
+
+
+def test_a_question_about_elections_does_not_hide_that_a_query_stands_still() -> None:
+    """It has all elections, and lacks the events behind them: it is behind, whoever looks at elections meanwhile."""
+    streams = Streams(Settings(recorded=RECORDED), lambda: 0)
+    streams.store = SparkStore("sqlite:///none.db")
+    following = FollowStatus(state="following", end_offset=20)
+
+    def looked(at: int) -> str:
+        told = Progress(
+            name="serving", query_id="q", batch_id=7, position=10, last_event_ms=1, applied_ms=NOW, seen_ms=at,
+            state="running", message="",
+        )  # fmt: skip
+        streams._queries = [told]
+        assert streams.fresh(5, at)
+        assert not streams.fresh(11, at)
+        return streams.answer(following, 20, at).streams[1].state
+
+    assert [looked(NOW + at) for at in (0, BEHIND_MS, BEHIND_MS + 1)] == ["running", "running", "behind"]
 
 
 def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:
