@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.errors import QuorateError, UsageError
+from quorate.errors import UsageError
 from quorate.model.election_words import kind_words, rule_words
 from quorate_spark.dashboard.panels.elections import ElectionItem, kind_of
 from quorate_spark.serving import Progress
@@ -62,6 +62,7 @@ class SparkStore:
         scheme = url.partition(":")[0]
         if scheme not in ("sqlite", "postgresql", "postgres"):
             raise UsageError(f"--serving {scheme}:…: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        sql.public(url)  # What is no URL is told at the start.
 
     async def progress(self) -> list[Progress]:
         """A row for each query. Raises QuorateError."""
@@ -120,7 +121,7 @@ class SparkStore:
             if self._database is None:
                 self._database = self._connect()
             rows: list[Any] = self._database.read(statement, values)
-        except QuorateError:
+        except Exception:
             self._hang_up()
             raise
         return rows

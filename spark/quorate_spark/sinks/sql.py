@@ -142,7 +142,7 @@ class Postgres(Database):
     kind = "postgresql"
 
     def __init__(self, url: str, *, read_only: bool) -> None:
-        self.public_name = _without_password(url)
+        self.public_name = public(url)
         limits = f"-c lock_timeout={WAIT_S}s -c statement_timeout={STATEMENT_S}s"
         readonly = " -c default_transaction_read_only=on" if read_only else ""
         with _translated(self.public_name):
@@ -186,7 +186,7 @@ def connect(url: str, *, read_only: bool = False) -> Database:
         return Sqlite(url.removeprefix("sqlite:///"), read_only=read_only)
     if scheme in ("postgresql", "postgres"):
         return Postgres(url, read_only=read_only)
-    raise UsageError(f"{_without_password(url)} is no serving store: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    raise UsageError(f"{public(url)} is no serving store: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
 
 
 def tables(kind: str) -> Iterator[str]:
@@ -259,8 +259,12 @@ def _storable(value: Value) -> Value:
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
+def public(url: str) -> str:
+    """A URL as it may be called where others read: without a password. Raises UsageError."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise UsageError("the serving store's URL is none: percent-encode what is special in its password") from None
     host = parts.netloc.rpartition("@")[2]
     user = parts.username
     return parts._replace(netloc=f"{user}@{host}" if user else host, query="").geturl()

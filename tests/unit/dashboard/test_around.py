@@ -386,6 +386,24 @@ def test_a_store_that_is_not_there_is_down(tmp_path: Path) -> None:
     with_streams(act, serving=f"sqlite:///{tmp_path}/none.db")
     with pytest.raises(UsageError):
         Service(Settings(recorded=RECORDED, serving="mysql://x"), lambda: 0)
+    with pytest.raises(UsageError, match="percent-encode"):
+        Service(Settings(recorded=RECORDED, serving="postgresql://u:pa[ss@h/db"), lambda: 0)
+
+
+def test_a_store_that_fails_in_an_unforeseen_way_is_down_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else that is told of now depends on what a driver raises."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the driver is broken")
+
+    async def act(client: Http) -> None:
+        assert (await streams_when(client, "down"))["message"] == "the driver is broken"
+        assert (await data_of(client, "elections"))["source"] == "fold"
+
+    monkeypatch.setattr(SparkStore, "_read", broken)
+    with_streams(act, serving=store_at(tmp_path / "s.db", END))
 
 
 def test_a_store_that_hangs_is_asked_once_and_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,6 +187,13 @@ def test_a_url_of_no_store_is_refused(url: str) -> None:
     assert "secret" not in str(told.value)
 
 
+def test_a_url_that_is_none_is_refused_without_its_password() -> None:
+    """A bracket in a password, which some programs of PostgreSQL take."""
+    with pytest.raises(UsageError, match="percent-encode") as told:
+        connect("postgresql://u:pa[ss@h/db")
+    assert "pa[ss" not in str(told.value)
+
+
 def test_a_host_that_is_gone_without_a_word_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection to PostgreSQL whose other end does not even acknowledge ends by itself, within half a minute."""
     asked: dict[str, Any] = {}
