@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 BEHIND_PAUSE_S: Final = 0.5
 """Between messages while catching up."""
+QUIET_S: Final = 2.0
+"""After so long without news browsers are told that we are here: those that hear nothing for 6 s hang up."""
+HERE: Final = b": here\n\n"
 END: Final = b""
 
 
@@ -112,10 +115,14 @@ class Client:
         self._some.set()
 
     async def take(self) -> bytes:
-        """All that waits; ends with END when there is no more."""
+        """All that waits, or a word that we are here; ends with END when there is no more."""
         while not self._waiting:
             self._some.clear()
-            await self._some.wait()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._some.wait()
+            except TimeoutError:
+                return HERE
         data = list(self._waiting)
         self._waiting.clear()
         if END in data:

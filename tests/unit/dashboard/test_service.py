@@ -385,6 +385,18 @@ def test_facts_that_cannot_be_told_are_to_be_read(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(run()) == b'id: 11\nevent: resync\ndata: {"offset":11}\n\nfacts 11-12'
 
 
+def test_a_stream_without_news_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However seldom nodes are asked, and however slowly they answer: a browser takes silence for the end."""
+    monkeypatch.setattr(live, "QUIET_S", 0.05)
+
+    async def act(client: Http) -> None:
+        async with asyncio.timeout(20), client.get("/api/live") as response:
+            for _ in range(2):
+                await response.content.readuntil(b": here\n\n")
+
+    served(act, poll_ms=60_000)
+
+
 async def stream(client: Http, path: str, wanted: int, **headers: str) -> list[tuple[str, str, Any]]:
     """The first events of a stream."""
     async with client.get(path, headers={name.replace("_", "-"): text for name, text in headers.items()}) as response:

@@ -3,7 +3,7 @@
  *
  * Why not EventSource: it hides the status of a refusal and when it will try again, and both are shown on the page.
  * States: `connecting`, `open`, `lost` (with `since`, `next`, `why`). A connection that says nothing for SILENCE_MS is
- * taken for dead (the service speaks every second).
+ * taken for dead (the service speaks every two seconds, whatever the nodes do).
  */
 
 const SILENCE_MS = 6_000;
