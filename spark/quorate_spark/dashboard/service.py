@@ -409,7 +409,8 @@ class Service:
         if asked.at is not None:
             at = asked.at
             state = await self._answering.off_loop(lambda: self.folded.history.at(at))
-        fail = spelled_out(asked, state, self._follower.zones)
+        zones = self._follower.zones
+        fail = await self._answering.off_loop(lambda: spelled_out(asked, state, zones))
         body = msgspec.json.encode({"at": asked.at, "fail": fail, "unclean": asked.unclean})
         number, answer = await self._of_a_node("/v1/whatif", NodeWhatIf, body)
 

@@ -1,5 +1,6 @@
 """Asks a node who would be master if these failed; it answers with the very function it decides with."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -71,12 +72,13 @@ def worded(rows: msgspec.Raw) -> list[dict[str, object]]:
 def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[str]:
     """Zones and hosts as the nodes and brokers in them. Raises ApiError for one nobody knows."""
     words: dict[str, None] = {}
-    for word in asked.fail:
+    places = _places(state) if any(word.startswith(("zone/", "host/")) for word in asked.fail) else {}
+    for word in dict.fromkeys(asked.fail):
         kind, _, name = word.partition("/")
         if kind in ("node", "broker") and name:
             words[word] = None
         elif kind in ("zone", "host") and name:
-            within = _within(state, kind, name)
+            within = list(places.get(word, ()))
             if kind == "zone":
                 within += [f"node/{number}" for number, zone in sorted(zones.items()) if zone == name]
             if not within:
@@ -87,11 +89,12 @@ def spelled_out(asked: WhatIf, state: State, zones: Mapping[int, str]) -> list[s
     return list(words)
 
 
-def _within(state: State, kind: str, name: str) -> list[str]:
-    return [
-        f"broker/{broker_set.name}/{member.id}"
-        for _, broker_set in sorted(state.sets.items())
-        if (labels := state.model.configs.get(f"broker-set/{broker_set.name}")) is not None
-        for member in broker_set.members
-        if label(labels, kind, member.id) == name
-    ]
+def _places(state: State) -> dict[str, list[str]]:
+    """Every zone and host with the brokers in it: one walk over the sets, however many words ask."""
+    found = defaultdict[str, list[str]](list)
+    for _, broker_set in sorted(state.sets.items()):
+        labels = state.model.configs.get(f"broker-set/{broker_set.name}")
+        for member in broker_set.members if labels is not None else ():
+            for kind in ("zone", "host"):
+                found[f"{kind}/{label(labels, kind, member.id)}"].append(f"broker/{broker_set.name}/{member.id}")
+    return found

@@ -204,6 +204,24 @@ def test_zones_and_hosts_are_spelled_out() -> None:
             spelled_out(WhatIf(fail=[wrong]), log.tip, {})
 
 
+def test_many_words_cost_one_walk_over_the_sets() -> None:
+    """A question may name 20,000 zones and hosts, and one of them 20,000 times."""
+
+    class Counted(dict[str, Any]):
+        walks = 0
+
+        def items(self) -> Any:
+            self.walks += 1
+            return super().items()
+
+    sets = Counted(folded(FACTS).tip.sets)
+    state = msgspec.structs.replace(folded(FACTS).tip, sets=sets)
+    many = WhatIf(fail=["zone/az-a"] * 10_000 + ["host/b01"] * 10_000)
+    few = WhatIf(fail=["zone/az-a", "host/b01"])
+    assert spelled_out(many, state, {}) == spelled_out(few, folded(FACTS).tip, {})
+    assert sets.walks == 1
+
+
 def test_each_row_of_a_node_s_answer_says_why() -> None:
     """A row keeps all it has, also what this build does not know; ``why`` is its rule and its loss in words."""
     rows = [
