@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
 from quorate.asking import UnreachedError
@@ -150,6 +151,41 @@ def test_a_newer_event_without_a_registry_is_trouble_that_passes() -> None:
     unknown.value = newer.retired("orders")
     with newer.served(newer.module().SCHEMAS) as node, pytest.raises(UnknownKindError, match="TopicRetired"):
         asyncio.run(follower(registry=node)._facts([unknown]))
+
+
+def test_others_get_their_turn_after_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch holds many batches, and the client gives them one after the other without a pause of its own."""
+    one, seen = follower(), list[int]()
+
+    class Fetched:
+        polls = 0
+
+        async def getmany(self, partition: TopicPartition, **_: int) -> Any:
+            if self.polls == 5:
+                raise OSError("the end")
+            self.polls += 1
+            return {partition: [record(LIFE[one._folded.tip.offset])]}
+
+        def last_poll_timestamp(self, _: object) -> int:
+            return self.polls
+
+        def highwater(self, _: object) -> int:
+            return len(LIFE)
+
+    async def run() -> None:
+        async def look() -> None:
+            while True:
+                seen.append(one._folded.tip.offset)
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        with pytest.raises(OSError, match="the end"):
+            await one._follow(Fetched(), TopicPartition("t", 0))
+        looking.cancel()
+
+    monkeypatch.setattr(one, "_look", lambda *_: None)
+    asyncio.run(run())
+    assert seen == [1, 2, 3, 4, 5]
 
 
 def test_a_session_begins_with_proof_of_the_same_log() -> None:
