@@ -2,7 +2,8 @@
 
 Rules: a session begins with the last event we have, which must be there byte for byte: what comes after it is then the
 same log. A node that lags only makes us wait. Another log, another cluster or an event that cannot follow: we stop for
-good and say so. Any other trouble ends the session, and the next one begins after a pause.
+good and say so, and where something happened that nobody foresaw. Any other trouble ends the session, and the next one
+begins after a pause.
 """
 
 import asyncio
@@ -100,6 +101,10 @@ class Follower:
                 self._tell(state="connecting", message=str(error) or type(error).__name__)
                 if failures == 1 and not self._folded.tip.offset:
                     await asyncio.to_thread(self._advise)
+            except Exception as error:
+                log.exception("the log is followed no further")  # What was folded may be half of what came.
+                self._tell(state="refused", message=f"{type(error).__name__}: {error}")
+                return
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
 
     def _advise(self) -> None:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from quorate.errors import UsageError, reason_of
 from quorate.events import Event, encode, stamp_of
-from quorate_spark.dashboard.spool import Fact
+from quorate_spark.dashboard.spool import INT64_MAX, Fact
+
+Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 
 
 class _Line(msgspec.Struct, frozen=True):
     offset: int
-    term: int
-    time_ms: int
+    term: Number
+    time_ms: Number
     event: Event
     principal: str = ""
     cause: str = ""

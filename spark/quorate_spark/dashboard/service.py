@@ -176,7 +176,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, Exception):  # It was logged where it was met.
                 await task
         await self._soft.close()
         await self._streams.close()

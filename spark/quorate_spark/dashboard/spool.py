@@ -19,6 +19,7 @@ from quorate.errors import InvariantBrokenError
 from quorate.events import SCHEMAS, Event, Stamp, decode, encode, entity_name, key
 from quorate_spark.dashboard.rows import NOTHING, Names
 
+INT64_MAX = (1 << 63) - 1
 REPLAY_BYTES = 1 << 20
 """Read at once when many events are read."""
 
@@ -116,6 +117,8 @@ class Spool:
             stamp = fact.stamp
             if stamp.offset != offset:
                 raise InvariantBrokenError(f"event {stamp.offset} came where event {offset} belongs")
+            if max(stamp.term, stamp.time_ms) > INT64_MAX:
+                raise InvariantBrokenError(f"event {offset} has a number that no log of ours has")
             if stamp.term < term or stamp.time_ms < time:
                 raise InvariantBrokenError(f"event {offset} is older than the one before it: another log")
             offset, term, time = offset + 1, stamp.term, stamp.time_ms

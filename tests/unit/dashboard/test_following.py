@@ -19,11 +19,12 @@ from quorate.resolving import UnknownKindError
 from quorate_spark.dashboard import command, follow, program
 from quorate_spark.dashboard.follow import Follower, fact
 from quorate_spark.dashboard.log import FoldedLog, WrongClusterError
+from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.spool import Fact
 from tests import newer
 from tests.clusters import free_ports
-from tests.dashboard.lives import life
+from tests.dashboard.lives import Http, Page, life
 from tests.unit.cli.served import serving
 
 LIFE = life(2, 60)
@@ -200,10 +201,35 @@ def test_a_session_begins_with_proof_of_the_same_log() -> None:
     assert one._folded.tip.offset == 30
 
 
+def test_what_nobody_foresaw_ends_the_following_and_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page that reads no further says so, and why; its end is as clean as any."""
+
+    async def broken(_: Follower) -> None:
+        raise RuntimeError("of no kind that is expected")
+
+    async def run() -> None:
+        service, closed = Service(Settings(nodes=("h:1",)), lambda: 0), list[bool]()
+        monkeypatch.setattr(service.folded, "close", lambda: closed.append(True))
+        async with Http(Page(service)):
+            await service._tasks[0]
+            assert service.following.state == "refused"
+            assert service.following.message == "RuntimeError: of no kind that is expected"
+            monkeypatch.setattr(Follower, "run", broken)
+            service._tasks.append(asyncio.create_task(service._follower.run()))
+            await asyncio.sleep(0)
+        assert closed == [True]
+
+    monkeypatch.setattr(Follower, "_session", broken)
+    asyncio.run(run())
+    assert "followed no further" in caplog.text
+
+
 def test_what_cannot_follow_is_refused_and_changes_nothing() -> None:
-    """A hole, an older term or time, a second birth, and another cluster."""
+    """A hole, an older term or time, or one that is no number of ours, a second birth, and another cluster."""
     replace = msgspec.structs.replace
-    for change in ({"offset": 31}, {"term": 0}, {"time_ms": 1}):
+    for change in ({"offset": 31}, {"term": 0}, {"time_ms": 1}, {"term": 1 << 63}, {"time_ms": 1 << 63}):
         one = follower()
         one._take(list(LIFE[:30]))
         with pytest.raises(InvariantBrokenError):

@@ -498,6 +498,10 @@ def test_a_recorded_log_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(RECORDED.read_text().splitlines()[0] + "\nnot json\n")
     with pytest.raises(UsageError, match="line 2"):
         list(recorded(tmp_path / "log.jsonl"))
+    line = json.loads(RECORDED.read_text().splitlines()[0])
+    (tmp_path / "log.jsonl").write_text(json.dumps(line | {"term": 1 << 63}) + "\n")
+    with pytest.raises(UsageError, match=r"line 1: .*term"):
+        list(recorded(tmp_path / "log.jsonl"))
     with pytest.raises(UsageError, match=r"no such file or directory$"):
         list(recorded(tmp_path / "none.jsonl"))
 
