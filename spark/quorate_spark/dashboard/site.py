@@ -45,13 +45,16 @@ class Site:
         """The file at a path within the folder; None when there is none that may be sent."""
         if "\0" in path:
             return None
-        file = (self._folder / (path or "index.html")).resolve()
-        if not file.is_relative_to(self._folder) or file.suffix not in TYPES or not file.is_file():
+        try:
+            file = (self._folder / (path or "index.html")).resolve()
+            if not file.is_relative_to(self._folder) or file.suffix not in TYPES or not file.is_file():
+                return None
+            changed = file.stat().st_mtime_ns
+            kept = self._kept.get(file)
+            if kept is None or kept[0] != changed:
+                kept = self._kept[file] = (changed, _asset(file))
+        except OSError:  # A name that is too long for a file, or a file that goes just now.
             return None
-        changed = file.stat().st_mtime_ns
-        kept = self._kept.get(file)
-        if kept is None or kept[0] != changed:
-            kept = self._kept[file] = (changed, _asset(file))
         return kept[1]
 
 
