@@ -15,6 +15,8 @@ from quorate.asking import addresses
 from quorate.errors import UsageError
 
 CLIENT = "kafka."
+DIGITS_MAX = 18
+"""Of an offset or a time; more do not fit where Kafka holds them."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,8 +73,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             offset, time = getattr(self, f"{end}_offset"), getattr(self, f"{end}_time")
             if offset and time:
                 raise UsageError(f"{end}Offset and {end}Time exclude each other")
-            if offset and offset not in names and not offset.isdecimal():
-                raise UsageError(f"{end}Offset is {' or '.join(names)} or a number, not {offset!r}")
+            if offset and offset not in names and not (offset.isdecimal() and len(offset) <= DIGITS_MAX):
+                raise UsageError(f"{end}Offset is {' or '.join(names)} or a number, not {offset[:40]!r}")
             if time:
                 epoch_ms(time)
 
@@ -119,12 +121,15 @@ _BY_LOWER = {name.lower(): name for field, name in _CAMEL.items() if field != "c
 
 
 def epoch_ms(time: str) -> int:
-    """Epoch milliseconds of ISO 8601 text (UTC unless it says otherwise) or of a number. Raises UsageError."""
-    if time.isdecimal():
+    """Epoch milliseconds of ISO 8601 text (UTC unless it says otherwise) or of a number. Raises UsageError.
+
+    Before the epoch is the epoch: no event is older, and Kafka takes a negative time for the end of the log.
+    """
+    if time.isdecimal() and len(time) <= DIGITS_MAX:
         return int(time)
     try:
         moment = datetime.fromisoformat(time)
     except ValueError as error:
-        raise UsageError(f"not a time: {time!r} (ISO 8601, or epoch milliseconds)") from error
+        raise UsageError(f"not a time: {time[:40]!r} (ISO 8601, or epoch milliseconds)") from error
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return round(moment.timestamp() * 1000)
+    return max(0, round(moment.timestamp() * 1000))

@@ -142,7 +142,7 @@ def settings(options: Namespace) -> "StreamSettings":
         nodes=options.nodes,
         registry=options.node,
         mirror=options.mirror,
-        max_events_per_trigger=options.max_events_per_trigger or 10_000,
+        max_events_per_trigger=10_000 if options.max_events_per_trigger is None else options.max_events_per_trigger,
         **args,
     )
     return StreamSettings(

@@ -489,7 +489,16 @@ def test_the_page_s_files_are_served_and_no_others(tmp_path: Path) -> None:
     assert index.packed is not None
     assert gzip.decompress(index.packed) == index.body
     assert site.asset("app.js") is not None
-    for path in ("../secret.html", "notes.py", "assets", "nothing.js", "/etc/passwd", "\0", "a" * 300 + ".js", "a/" * 3_000 + "b.js"):
+    for path in (
+        "../secret.html",
+        "notes.py",
+        "assets",
+        "nothing.js",
+        "/etc/passwd",
+        "\0",
+        "a" * 300 + ".js",
+        "a/" * 3_000 + "b.js",
+    ):
         assert site.asset(path) is None, path
 
 

@@ -55,6 +55,9 @@ def test_what_is_written_for_spark_is_read_back(options: SourceOptions) -> None:
         ({"nodes": NODES, "endingOffset": "earliest"}, "endingOffset"),
         ({"nodes": NODES, "startingOffset": "1", "startingTime": "2"}, "exclude"),
         ({"nodes": NODES, "startingTime": "yesterday"}, "not a time: 'yesterday'"),
+        ({"nodes": NODES, "startingTime": "9" * 20}, "not a time: '99999999999999999999'"),
+        ({"nodes": NODES, "startingTime": "9" * 5_000}, "not a time: '99999"),
+        ({"nodes": NODES, "startingOffset": "9" * 20}, "startingOffset"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
@@ -64,14 +67,25 @@ def test_a_wrong_option_is_named(options: dict[str, str], told: str) -> None:
 
 
 def test_a_stream_asks_the_nodes_it_was_told() -> None:
-    """``--node`` says whose registry is asked, also where ``--nodes`` says where the log is."""
+    """``--node`` says whose registry is asked, also where ``--nodes`` says where the log is. A batch of nothing is
+    refused.
+    """
     parser = ArgumentParser()
     command.arguments(parser)
     words = ["--nodes", NODES, "--node", "h:9873", "--sink", "sqlite:///x", "--checkpoint", "c"]
     source = command.settings(parser.parse_args(words)).source
     assert (source.nodes, source.registry) == (NODES, "h:9873")
+    assert source.max_events_per_trigger == 10_000
+    with pytest.raises(UsageError, match="maxEventsPerTrigger"):
+        command.settings(parser.parse_args([*words, "--max-events-per-trigger", "0"]))
 
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:
     """ISO 8601 and epoch milliseconds; a bare time is UTC."""
     assert epoch_ms("2023-11-14T22:13:22") == epoch_ms("2023-11-14T23:13:22+01:00") == epoch_ms("1700000002000")
+
+
+@pytest.mark.parametrize("time", ["1969-12-31T23:59:59.999", "1969-12-31T23:59:59.998", "0001-01-01"])
+def test_before_the_epoch_is_the_epoch(time: str) -> None:
+    """To Kafka -1 is the end of the log and -2 its beginning: a time never means either."""
+    assert epoch_ms(time) == 0
