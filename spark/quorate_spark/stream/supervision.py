@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from quorate.errors import InvariantBrokenError, PeerError, QuorateError, StorageError, UsageError
 from quorate_spark.sinks.store import ServingStore
@@ -103,6 +103,8 @@ class Supervisor:
             elif one.state == "running":
                 try:
                     self._look(one)
+                except Py4JJavaError as error:  # Java is there, and says what went wrong: the query may end yet.
+                    self._say(f"{one.query.name}: {_short(error)}")
                 except (ConnectionError, Py4JError) as error:
                     raise self._gone() from error
             if one.state != "starting":
@@ -165,6 +167,7 @@ class Supervisor:
             if running.lastProgress is not None:
                 one.warm, one.ready, one.failures, one.message = True, True, 0, ""
             elif self._clock_ms() - one.started_ms > self._settings.start_timeout_ms:
+                one.started_ms = self._clock_ms()  # One that does not stop is told so again after as long a time.
                 running.stop()
                 self._failed(one, StorageError(f"no batch within {self._settings.start_timeout_ms} ms"))
             return

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from quorate.errors import QuorateError, StorageError
 from quorate_spark.pipelines.facts import UnknownEventError
@@ -209,6 +209,40 @@ def test_when_spark_is_gone_it_ends_with_one_line(world: World, monkeypatch: pyt
         assert world.state(name) == ("halted", "Spark has ended by itself; start again, nothing is lost")
     world.supervisor.stop()
     assert world.state("serving")[0] == "halted"
+
+
+def test_a_query_that_does_not_stop_is_no_spark_that_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first batch takes too long, and Spark's own time for stopping it runs out: the other query runs on, and this
+    one is told again later; until it has stopped it is not started a second time.
+    """
+
+    class NotStoppedError(Py4JJavaError):
+        def __init__(self) -> None:
+            """There is no Java."""
+
+        def __str__(self) -> str:
+            return "failed to stop within 20000 milliseconds"
+
+    tries = list[str]()
+
+    def stop(_: Running) -> None:
+        tries.append("stop")
+        raise NotStoppedError
+
+    world.turn()
+    world.runs["serving"][-1].lastProgress = SimpleNamespace()
+    world.turn()
+    with monkeypatch.context() as patched:
+        patched.setattr(Running, "stop", stop)
+        for _ in range(15):
+            world.turn(1_000)
+    assert len(tries) == 1
+    assert world.said == ["archive: failed to stop within 20000 milliseconds"]
+    assert world.state("serving")[0] == world.state("archive")[0] == "running"
+    world.turn(9_000)
+    assert world.runs["archive"][-1].stopped
+    assert world.state("archive") == ("restarting", "no batch within 9000 ms")
+    assert len(world.runs["archive"]) == 1
 
 
 def test_a_query_is_not_started_again_without_a_spark(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
