@@ -145,7 +145,9 @@ def strip(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 @given(SEEDS, SHARES)
 @settings(max_examples=25, deadline=None)
 def test_health_counts_what_a_replay_counts(seed: int, share: float) -> None:
-    """The figures of health are those of a replay, and its level follows from them."""
+    """The figures of health are those of a replay, and its level follows from them; it names elections that there are,
+    and no other event as one.
+    """
     seen, replay = both(seed, share)
     answer = plain(health.health(seen))
     rows = [replay.set_row(name, seen.now, FLAPPING.elections, FLAPPING.window_ms) for name in replay.sets]
@@ -158,6 +160,10 @@ def test_health_counts_what_a_replay_counts(seed: int, share: float) -> None:
         assert answer["level"] == ("unhealthy" if counts["lost"] else "degraded" if troubled else "healthy")
     lost = {reason["keys"][0] for reason in answer["reasons"] if reason["kind"] == "lost"}
     assert lost == {row["name"] for row in rows if row["status"] == "lost"}
+    for reason in answer["reasons"]:
+        if reason["kind"] in ("lost", "flap"):
+            there = reason["offset"] is not None and seen.log.index.election_at(reason["offset"]) is not None
+            assert reason["election"] == there
 
 
 def test_an_alarm_comes_before_everything_else() -> None:

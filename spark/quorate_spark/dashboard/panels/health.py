@@ -24,6 +24,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None
     offset: int | None
     """The event to look at."""
+    election: bool = False
+    """Is that an election, which tells why?"""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +116,7 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
             text=f"no master: {why_lost(broker_set)}",
             since=broker_set.lost_at,
             offset=broker_set.lost_offset if broker_set.last_failed is None else broker_set.last_failed,
+            election=broker_set.last_failed is not None,
         )
         for broker_set in by["lost"]
     ]
@@ -129,8 +132,17 @@ def _reasons(view: View, by: dict[str, list[BrokerSet]], flapping: list[BrokerSe
         times = recent(broker_set, view.now, view.flapping)
         text = f"changed its master {times} times in {minutes} min"
         began = broker_set.recent[-times]
-        reason = Reason(kind="flap", keys=[broker_set.name], text=text, since=began, offset=broker_set.master_offset)
-        reasons.append(reason)
+        offset = broker_set.master_offset
+        reasons.append(
+            Reason(
+                kind="flap",
+                keys=[broker_set.name],
+                text=text,
+                since=began,
+                offset=offset,
+                election=offset is not None,
+            )
+        )
     if shrunk := by["shrunk"]:
         names = [broker_set.name for broker_set in shrunk[:3]]
         more = f", and {len(shrunk) - 3} more" if len(shrunk) > 3 else ""

@@ -19,8 +19,7 @@ const GLYPH = { diverged: ["s-differs", "differs-c"], quorum: ["s-lost", "lost-c
 function reason(view, r) {
   const [id, cls] = GLYPH[r.kind] ?? [`s-${r.kind}`, `${r.kind}-c`];
   const names = r.keys.slice(0, 3).map((k, i) => html`${i ? ", " : ""}${r.kind === "quorum" || r.kind === "alarm" ? k : setLink(view, k)}`);
-  const why = ["lost", "flap"].includes(r.kind) && r.offset !== null;
-  return html`<tr><td>${glyph(id, cls)}</td><th scope="row">${names}${r.keys.length > 3 ? ` and ${num(r.keys.length - 3)} more` : ""}</th><td>${r.text}</td><td class="n">${r.since === null || r.since === undefined ? "" : view.since(r.since)}</td><td class="n">${r.offset === null || r.offset === undefined ? "" : why ? html`<a class="o" href="${view.href("election", r.offset)}" aria-label="Why: the election at ${r.offset}">why</a>` : eventLink(view, r.offset)}</td></tr>`;
+  return html`<tr><td>${glyph(id, cls)}</td><th scope="row">${names}${r.keys.length > 3 ? ` and ${num(r.keys.length - 3)} more` : ""}</th><td>${r.text}</td><td class="n">${r.since === null || r.since === undefined ? "" : view.since(r.since)}</td><td class="n">${r.offset === null || r.offset === undefined ? "" : r.election ? html`<a class="o" href="${view.href("election", r.offset)}" aria-label="Why: the election at ${r.offset}">why</a>` : eventLink(view, r.offset)}</td></tr>`;
 }
 
 function health(view, h) {
