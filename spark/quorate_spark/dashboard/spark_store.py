@@ -18,6 +18,8 @@ from quorate.model.election_words import kind_words, rule_words
 from quorate_spark.dashboard.panels.elections import ElectionItem, kind_of
 from quorate_spark.serving import Progress
 
+_FIRST: Final = "first AND outcome = 'elected'"
+"""As the page counts: an election that found nobody is none that a set begins with."""
 CLOSE_S: Final = 1.0
 """How long the end waits for a question."""
 _PROGRESS = ", ".join(Progress.__struct_fields__)
@@ -86,7 +88,7 @@ class SparkStore:
                 where.append(clause)
                 values.append(value)
         if not asked.first:
-            where.append("NOT first")
+            where.append(f"NOT ({_FIRST})")
         statement = (
             f"SELECT p.position, p.batch_id, p.seen_ms, e.* FROM progress p LEFT JOIN (SELECT {_ELECTION} "  # noqa: S608
             f"FROM elections WHERE {' AND '.join(where)} ORDER BY election_offset {'ASC' if forward else 'DESC'} "
@@ -153,7 +155,7 @@ def _item(row: tuple[Any, ...]) -> ElectionItem:
         kind_words=kind_words(kind_of(evidence, trigger)),
         trigger=trigger,
         evidence=evidence,
-        first=bool(first),
+        first=bool(first) and outcome == "elected",
         from_=old,
         to=new,
         epoch=epoch,
@@ -165,5 +167,5 @@ def _item(row: tuple[Any, ...]) -> ElectionItem:
         fault_at=fault,
         fault_estimated=None,
         acked_at=acked,
-        unavailable_ms=unavailable,
+        unavailable_ms=None if unavailable is None else max(0, unavailable),  # The clocks of two leaders.
     )

@@ -335,6 +335,28 @@ def test_elections_come_from_spark_when_it_knows_all(tmp_path: Path) -> None:
     with_streams(act, serving=store_at(tmp_path / "s.db", END))
 
 
+def test_elections_are_the_same_whoever_answers(tmp_path: Path) -> None:
+    """Spark calls an election first that found nobody for a set without a master, and tells the difference of two
+    clocks as it is; the answer is the fold's.
+    """
+    url = store_at(tmp_path / "s.db", END)
+    database = connect(url)
+    database.write("UPDATE elections SET first = 1 WHERE outcome = 'failed'", [()])
+    database.write("UPDATE elections SET unavailable_ms = -5 WHERE unavailable_ms IS NOT NULL", [()])
+    database.close()
+
+    async def act(client: Http) -> None:
+        await streams_when(client, "running")
+        spark, ours = await data_of(client, "elections"), await data_of(client, f"elections?at={END}")
+        told, known = spark["data"]["elections"], ours["data"]["elections"]
+        assert (spark["source"], ours["source"]) == ("spark", "fold")
+        assert "ElectionFailed" in {one["type"] for one in known}
+        assert [(one["offset"], one["first"]) for one in told] == [(one["offset"], one["first"]) for one in known]
+        assert {one["unavailable_ms"] for one in told} == {None, 0}
+
+    with_streams(act, serving=url)
+
+
 @pytest.mark.parametrize(("position", "seen_ms", "state"), [(40, NOW, "running"), (END, NOW - 60_000, "down")])
 def test_a_store_that_is_behind_or_dead_is_not_shown_as_new(
     tmp_path: Path, position: int, seen_ms: int, state: str
