@@ -19,7 +19,7 @@ VERSION: Final = 1
 """Of these tables; kept in ``meta``."""
 
 Json = Annotated[str, "json"]
-"""A column of JSON text: TEXT in SQLite, JSONB in PostgreSQL; ``->>`` reads both."""
+"""A column of JSON text: TEXT in SQLite, JSON in PostgreSQL (whose JSONB takes no NUL); ``->>`` reads both."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

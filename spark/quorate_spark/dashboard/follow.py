@@ -145,6 +145,7 @@ class Follower:
         stopping = asyncio.create_task(consumer.stop())
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
+        stopping.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # Nobody else asks for it.
         await asyncio.wait({stopping}, timeout=STOP_S)
 
     async def _follow(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:

@@ -431,14 +431,14 @@ class Service:
         if len(self._hub) >= self._settings.clients_max:
             raise ApiError("busy", f"{len(self._hub)} streams are open already")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": NEVER, **HEADERS})
-        await response.prepare(request)
-        if self.keeper is not None:
-            self.keeper.prove(request.transport)
         tip, now = self.folded.tip, self._clock_ms()
         end = max(self.following.end_offset, tip.offset)
         key = key_of(tip, self._settings)
         client = self._hub.join(Hello(offset=tip.offset, time=tip.time, end_offset=end, now=now, key=key), since)
-        try:
+        try:  # It has its place from here on, however many come in the same moment.
+            await response.prepare(request)
+            if self.keeper is not None:
+                self.keeper.prove(request.transport)
             while data := await client.take():
                 await asyncio.wait_for(response.write(data), STALL_S)
         except (ConnectionError, TimeoutError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from quorate.errors import UsageError
+from quorate.errors import UsageError, reason_of
 from quorate.unseen import unseen_by_git
 from quorate_spark.pipelines.catalogue import folds
 from quorate_spark.pipelines.keyed import names_of
@@ -86,6 +86,8 @@ def _alone(checkpoint: str) -> Iterator[None]:
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise UsageError(f"another quorate stream has the checkpoint {checkpoint}") from error
+        except OSError as error:
+            raise UsageError(f"{checkpoint}: the checkpoint cannot be held: {reason_of(error)}") from error
         yield

@@ -1,6 +1,7 @@
 """What a follower takes for the next event, and what it refuses: no broker, only records."""
 
 import asyncio
+import gc
 import logging
 from argparse import ArgumentParser
 from types import SimpleNamespace
@@ -187,6 +188,21 @@ def test_others_get_their_turn_after_each_batch(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(one, "_look", lambda *_: None)
     asyncio.run(run())
     assert seen == [1, 2, 3, 4, 5]
+
+
+def test_a_client_that_fails_while_it_stops_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It was left behind: what it says of its end is nobody's business, and no traceback."""
+
+    class Failing:
+        async def stop(self) -> None:
+            raise KafkaConnectionError
+
+    async def run() -> None:
+        await follower()._left_behind(Failing())
+        gc.collect()
+
+    asyncio.run(run())
+    assert not caplog.records
 
 
 def test_a_session_begins_with_proof_of_the_same_log() -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 
 from quorate.errors import UsageError
 from quorate.listening import ListeningLimits
@@ -459,6 +459,24 @@ def test_only_so_many_streams_are_open() -> None:
 
     status, body = served(act, clients_max=1)
     assert (status, body["error"]["code"]) == (503, "busy")
+
+
+def test_only_so_many_streams_are_open_when_many_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its place before its answer begins, however slow that is."""
+    prepare = web.StreamResponse.prepare
+
+    async def slow(self: web.StreamResponse, request: web.BaseRequest) -> Any:
+        await asyncio.sleep(0.05)
+        return await prepare(self, request)
+
+    async def act(client: Http) -> list[int]:
+        answers = await asyncio.gather(*(client.get("/api/live") for _ in range(4)))
+        for answer in answers:
+            answer.close()
+        return sorted(answer.status for answer in answers)
+
+    monkeypatch.setattr(web.StreamResponse, "prepare", slow)
+    assert served(act, clients_max=1) == [200, 503, 503, 503]
 
 
 def test_nothing_is_answered_before_anything_was_read() -> None:

@@ -1,5 +1,7 @@
 """Keeping queries running: what is tried again, what is halted, in which order, and who is told; without Spark."""
 
+import errno
+import fcntl
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ pytest.importorskip("pyspark", reason="absent peer: pyspark (make setup-all)")
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from quorate.errors import QuorateError, StorageError
+from quorate.errors import QuorateError, StorageError, UsageError
 from quorate_spark.pipelines.facts import UnknownEventError
 from quorate_spark.serving import Progress
 from quorate_spark.sinks.store import LogGapError, ServingStore
@@ -346,6 +348,26 @@ def test_the_last_line_of_a_run_is_a_sentence(world: World) -> None:
     world.runs["archive"][0].fail(IN_A_WORKER)
     world.turn()
     assert world.supervisor.last_words() == "ended after event 43; halted, and to be looked at: archive"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BlockingIOError(errno.EAGAIN, "Try again"), "another quorate stream has the checkpoint"),
+        (OSError(errno.ENOLCK, "No locks available"), "the checkpoint cannot be held: no locks available"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_held_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    """Another run is named only where there is one; a file system may have no locks."""
+
+    def refused(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(UsageError, match=told), _alone(str(tmp_path / "checkpoint")):
+        pass
 
 
 def test_a_checkpoint_is_no_part_of_a_checkout(tmp_path: Path) -> None:
