@@ -303,6 +303,26 @@ def test_what_the_log_is_called_is_asked_for_once_at_a_time(faulty: Screen) -> N
     faulty.page.unroute("**/api/about")
 
 
+def test_answers_about_the_past_are_kept_by_their_size(faulty: Screen) -> None:
+    """Forty of a MiB are more than the page keeps: the newest is there, the oldest is asked for again."""
+    asked: list[str] = []
+
+    def large(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json={"offset": 1, "time": 1, "source": "fold", "age_ms": None, "data": "x" * (1 << 20)})
+
+    faulty.open("/now")
+    faulty.page.route("**/api/large*", large)
+    faulty.page.evaluate(
+        """async () => {
+          const { ask } = await import('./js/api.js');
+          for (let at = 1; at <= 40; at += 1) await ask({ path: 'large' }, at);
+          for (const at of [40, 1]) await ask({ path: 'large' }, at);
+        }"""
+    )
+    assert len(asked) == 41
+
+
 def test_a_place_that_cannot_be_had_is_said(faulty: Screen) -> None:
     """A click on the timeline whose offset nobody answers; an address that is a word of the language and no page."""
     faulty.page.route("**/api/seek*", failing)

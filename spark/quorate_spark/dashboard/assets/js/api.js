@@ -7,7 +7,10 @@
 
 const DEADLINE_MS = 10_000;
 const KEPT = 400;
+/** And so many characters: a state of 2,000 sets has two million. */
+const KEPT_CHARS = 32 << 20;
 const kept = new Map();
+let held = 0;
 let key = null;
 
 /** Which log this is (`about.key`): said with every question about the past, so that browsers may keep its answer for good. */
@@ -35,28 +38,37 @@ export async function ask(need, at, signal) {
   const where = address(need.path, need.query, need.body ? null : past);
   const id = need.body ? `${where} ${JSON.stringify(need.body)}` : where;
   const fixed = past !== null && need.source !== "node";
-  if (fixed && kept.has(id)) return kept.get(id);
-  const answer = await once(where, need.body, signal);
-  if (fixed) {
-    kept.set(id, answer);
-    if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  if (fixed && kept.has(id)) return kept.get(id).answer;
+  const found = await once(where, need.body, signal);
+  if (fixed) keep(id, found);
+  return found.answer;
+}
+
+function keep(id, found) {
+  held += found.size - (kept.get(id)?.size ?? 0);
+  kept.set(id, found);
+  for (const [oldest, { size }] of kept) {
+    if (kept.size <= KEPT && held <= KEPT_CHARS) break;
+    kept.delete(oldest);
+    held -= size;
   }
-  return answer;
 }
 
 async function once(where, body, signal) {
   const limit = AbortSignal.timeout(DEADLINE_MS);
   const post = body ? { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } } : {};
-  let reply, answer;
+  let reply, answer, size;
   try {
     reply = await fetch(where, { ...post, signal: signal ? AbortSignal.any([signal, limit]) : limit });
-    answer = await reply.json();
+    const text = await reply.text();
+    size = text.length;
+    answer = JSON.parse(text);
   } catch (error) {
     if (signal?.aborted) throw error;
     if (reply) throw new Failure(reply.status, "unreadable", "the answer was not JSON", where);
     throw new Failure(0, limit.aborted ? "deadline" : "unreachable", limit.aborted ? `nothing within ${DEADLINE_MS / 1000} s` : "the dashboard service cannot be reached", where);
   }
-  if (reply.ok) return { ...answer, received: Date.now() };
+  if (reply.ok) return { answer: { ...answer, received: Date.now() }, size };
   const { code = "error", message = reply.statusText, end_offset: end = null } = answer.error ?? {};
   throw new Failure(reply.status, code, message, where, end);
 }
