@@ -140,6 +140,8 @@ class Ports(msgspec.Struct, frozen=True):
     fatal: Callable[[Exception], None]
     journal_erased: Callable[[], None]
     """The node found its journal damaged and begins another."""
+    was_hurt: bool
+    """So did, perhaps, a start before this one that was cut short."""
 
 
 Build = Callable[[Ports], Node]
@@ -160,6 +162,8 @@ class Host:
         self.kept_down = False
         self.store_hurt = False
         """Something was done to its store since it was last opened."""
+        self.was_hurt = False
+        """Its journal was, when a start was cut short: that one may have begun another."""
         self.incarnations = 0
         self.process: Process | None = None
 
@@ -231,6 +235,7 @@ class Process:
             voter_file=host.voter_file,
             fatal=self.fatal,
             journal_erased=lambda: cluster.journal_damaged(host),
+            was_hurt=host.was_hurt,
         )
         try:
             self.node = cluster.build(ports)
@@ -366,7 +371,7 @@ class Cluster:
             process.boot()
             if host.disk.died:  # Whoever passed over that goes no further.
                 raise InjectedError("the machine died")
-            host.disk.dies_after = None
+            host.disk.dies_after, host.was_hurt = None, False
         except StorageError as error:
             if not excused(error):
                 raise
@@ -374,6 +379,7 @@ class Cluster:
                 self.counts["starts cut short"] += 1
                 self._begin_again(process, chance.choice(("kill", "power")))
                 host.disk.hurt = host.disk.hurt or hurt  # It may have been about to find that.
+                host.was_hurt = host.was_hurt or hurt
                 self.observer.crashed(host, journal_lost=False)
                 return
             self.counts["starts refused by a disk"] += 1

@@ -275,7 +275,7 @@ class CoreNode:
         )
         self.directory.begin(fresh())
         self.journal.syncer = ports.syncer
-        if self.journal.state == "new" and self.directory.may_not_vote:
+        if (self.journal.state == "new" or ports.was_hurt) and self.directory.may_not_vote:
             ports.journal_erased()
         self.core = Core(
             ports.node_id,
