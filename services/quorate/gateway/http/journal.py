@@ -8,14 +8,12 @@ from itertools import islice
 from quorate.controller import ReadView
 from quorate.gateway.http.answers import SegmentItem, ShardAnswer, ShardItem, Shards
 from quorate.gateway.http.asking import Asking
-from quorate.gateway.http.reading import named_page, present
+from quorate.gateway.http.reading import filled, named_page, present
 from quorate.gateway.http.routing import Call
 from quorate.model.segments import numbers
 from quorate.model.state import Segment, Shard, State
 from quorate.model.storage_health import at_risk
 from quorate.slices import Steps
-
-PER_STEP = 64
 
 
 def shard_item(state: State, shard: Shard) -> ShardItem:
@@ -65,8 +63,7 @@ class JournalHandlers:
         def make(view: ReadView) -> Steps[Shards]:
             state = view.state
             names, more = named_page(state.shard_names, after, prefix, limit)
-            yield
-            items = [shard_item(state, state.shards[name]) for name in names]
+            items, more = yield from filled(names, more, (shard_item(state, state.shards[name]) for name in names))
             return Shards(**self._asking.stamp(view), shards=items, next=more)
 
         self._asking.answered(call, "ReadShards", make)
@@ -79,16 +76,14 @@ class JournalHandlers:
             state = view.state
             shard = present(state.shards.get(call.found["shard"]), "there is no such shard")
             found = list(islice(numbers(state, shard, after), limit + 1))
-            items = []
-            for number in found[:limit]:
-                items.append(segment_item(state, shard, state.segments[shard.name][number]))
-                if len(items) % PER_STEP == 0:
-                    yield
+            shown, more = found[:limit], found[limit - 1] if len(found) > limit else None
+            made = (segment_item(state, shard, state.segments[shard.name][number]) for number in shown)
+            items, more = yield from filled(shown, more, made)
             return ShardAnswer(
                 **self._asking.stamp(view),
                 shard=shard_item(state, shard),
                 segments=items,
-                next=str(found[limit - 1]) if len(found) > limit else None,
+                next=None if more is None else str(more),
             )
 
         self._asking.answered(call, "ReadShards", make)

@@ -14,7 +14,7 @@ from quorate.gateway.http.answers import HealthItem, MemberAnswer, MemberItem, M
 from quorate.gateway.http.asking import Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
-from quorate.gateway.http.reading import present
+from quorate.gateway.http.reading import filled, present
 from quorate.gateway.http.routing import Call
 from quorate.model.members import CONDITIONS, Selector, broker_of, condition, named, selected, stays_for
 from quorate.model.state import Member
@@ -55,9 +55,10 @@ class MemberHandlers:
                 yield
                 items = [self._item(member, view) for member in found]
                 return Members(**self._asking.stamp(view), members=items, next=None)
-            items = yield from selected(view.state, meant, lambda member: self._item(member, view), after, limit + 1)
-            more = items[limit - 1].name if len(items) > limit else None
-            return Members(**self._asking.stamp(view), members=items[:limit], next=more)
+            made = yield from selected(view.state, meant, lambda member: self._item(member, view), after, limit + 1)
+            names = [item.name for item in made[:limit]]
+            items, more = yield from filled(names, names[-1] if len(made) > limit else None, made[:limit])
+            return Members(**self._asking.stamp(view), members=items, next=more)
 
         self._asking.answered(call, "ReadMembers", make)
 

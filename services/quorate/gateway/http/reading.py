@@ -1,10 +1,10 @@
 """``GET /v1/…``: what is true, from a read view.
 
-Rules: nothing is computed that a view does not show; a list is a page of names in order, never the whole.
+Rules: nothing is computed that a view does not show; a list is a page of names in order, never the whole. A page is
+found and made in steps, and ends by its bytes too: a broker set may have 4 MiB, the settings of a scope 1.
 """
 
-from collections.abc import Iterable
-from heapq import nsmallest
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -55,25 +55,23 @@ from quorate.slices import Steps
 from quorate.wire.avro import decode_events
 
 SHARDS_PER_STEP: Final = 256
+PAGE_BYTES: Final = 1 << 20
+"""Of one page, after which there are more; one item there is always."""
 
 _T = TypeVar("_T")
 _N = TypeVar("_N", int, str)
 
 
-def page(names: Iterable[str], after: str, limit: int) -> tuple[list[str], str | None]:
-    """The first ``limit`` names after one, in order, and the ``after`` of the next page."""
-    window = list(islice((name for name in sorted(names) if name > after), limit + 1))
-    return window[:limit], window[limit - 1] if len(window) > limit else None
-
-
 def sliced_page(names: Iterable[_N], after: _N, limit: int) -> Steps[tuple[list[_N], _N | None]]:
-    """The same of many names in no order, in slices."""
+    """The first ``limit`` of many names after one, in order, and the ``after`` of the next page."""
     waiting = iter(names)
     first: list[_N] = []
     chunk: list[_N]
     while chunk := list(islice(waiting, ROWS_PER_STEP)):
-        first += [name for name in chunk if name > after]
-        first = nsmallest(limit + 1, first)
+        full = len(first) > limit  # Then most names come too late, and nothing needs to be sorted for them.
+        found = [name for name in chunk if name > after and not (full and name > first[-1])]
+        if found:
+            first = sorted(first + found)[: limit + 1]
         yield
     return first[:limit], first[limit - 1] if len(first) > limit else None
 
@@ -82,6 +80,18 @@ def named_page(names: Names, after: str, prefix: str, limit: int) -> tuple[list[
     """The same of names that are kept in order; it costs what is on the page."""
     window = list(islice(following(names, after, prefix), limit + 1))
     return window[:limit], window[limit - 1] if len(window) > limit else None
+
+
+def filled(names: Sequence[_N], more: _N | None, items: Iterable[_T]) -> Steps[tuple[list[_T], _N | None]]:
+    """The items of these names, until a page has bytes enough, and the ``after`` of the next page."""
+    page, size = list[_T](), 0
+    for name, item in zip(names, items, strict=True):
+        page.append(item)
+        size += len(msgspec.json.encode(item))
+        if size > PAGE_BYTES and len(page) < len(names):
+            return page, name
+        yield
+    return page, more
 
 
 def last_election(election: Election | None) -> LastElection | None:
@@ -298,11 +308,9 @@ class ReadHandlers:
         limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[BrokerSets]:
-            names, more = page(view.state.broker_sets, after, limit)
-            items = []
-            for name in names:
-                items.append(broker_set_item(view.state.broker_sets[name], view))
-                yield
+            sets = view.state.broker_sets
+            names, more = yield from sliced_page(sets, after, limit)
+            items, more = yield from filled(names, more, (broker_set_item(sets[name], view) for name in names))
             return BrokerSets(**self._asking.stamp(view), brokers=items, next=more)
 
         self._asking.answered(call, "ReadBrokers", make)
@@ -330,7 +338,12 @@ class ReadHandlers:
                 present(view.state.broker_sets.get(name), "there is no such broker set")
                 told = Announcements()
             said = told.topics if told.version is not None else registered_topics(view.state, name)
-            names, more = page(said, after, limit)
+            found, more = yield from sliced_page(tuple(said), after, limit)
+            names = [topic for topic in found if topic in said]  # What brokers announce may have changed meanwhile.
+            topics = [topic_item(told.topic(topic)) for topic in names] if told.version and told.topic else []
+            if topics:
+                topics, more = yield from filled(names, more, topics)
+                names = names[: len(topics)]
             return BrokerTopics(
                 **self._asking.stamp(view),
                 broker_set=name,
@@ -338,7 +351,7 @@ class ReadHandlers:
                 brokers=list(told.brokers),
                 version=told.version,
                 names=names,
-                topics=[topic_item(told.topic(topic)) for topic in names] if told.version and told.topic else [],
+                topics=topics,
                 next=more,
             )
 
@@ -349,9 +362,9 @@ class ReadHandlers:
         limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Topics]:
-            yield
-            names, more = page(view.state.topics, after, limit)
-            items = [topic_item(view.state.topics[name]) for name in names]
+            topics = view.state.topics
+            names, more = yield from sliced_page(topics, after, limit)
+            items, more = yield from filled(names, more, (topic_item(topics[name]) for name in names))
             return Topics(**self._asking.stamp(view), topics=items, next=more)
 
         self._asking.answered(call, "ReadTopics", make)
@@ -371,9 +384,10 @@ class ReadHandlers:
         limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Configs]:
-            yield
-            names, more = page(view.state.configs, after, limit)
-            items = [ConfigItem(scope=name, values=view.state.configs[name].values) for name in names]
+            scopes = view.state.configs
+            names, more = yield from sliced_page(scopes, after, limit)
+            made = (ConfigItem(scope=name, values=scopes[name].values) for name in names)
+            items, more = yield from filled(names, more, made)
             return Configs(**self._asking.stamp(view), config=items, next=more)
 
         self._asking.answered(call, "ReadConfig", make)
@@ -410,10 +424,11 @@ class ReadHandlers:
         limit, after = self._asking.limit(call), call.request.query.get("after", "")
 
         def make(view: ReadView) -> Steps[Elections]:
-            yield
             sets = view.state.broker_sets
-            names, more = page((n for n, broker_set in sets.items() if broker_set.election), after, limit)
-            items = [item for name in names if (item := election_item(sets[name])) is not None]
+            elected = (name for name, broker_set in sets.items() if broker_set.election)
+            names, more = yield from sliced_page(elected, after, limit)
+            made = [item for name in names if (item := election_item(sets[name])) is not None]
+            items, more = yield from filled(names, more, made)
             return Elections(**self._asking.stamp(view), elections=items, next=more)
 
         self._asking.answered(call, "ReadElections", make)

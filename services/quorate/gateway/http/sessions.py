@@ -1,7 +1,7 @@
 """``GET /v1/sessions``: persistent sessions of MQTT, by client. ``GET /v1/wills``: wills that nobody acknowledged.
 
-Rules: a page costs what is on it, and one of sessions ends by its bytes too; one member's sessions are looked for among
-those that come next. A payload of a will is not told here, only how long it is.
+Rules: a page costs what is on it; one member's sessions are looked for among those that come next. A payload of a will
+is not told here, only how long it is.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from quorate.gateway.http.answers import (
     Wills,
 )
 from quorate.gateway.http.asking import Asking
-from quorate.gateway.http.reading import present, sliced_page
+from quorate.gateway.http.reading import PAGE_BYTES, filled, present, sliced_page
 from quorate.gateway.http.routing import Call
 from quorate.model.names import following
 from quorate.model.sessions import NEVER_S, ends_ms, living, owner, since_ms
@@ -28,8 +28,6 @@ from quorate.slices import Steps
 
 PER_STEP: Final = 64
 """Sessions and subscriptions that one step looks at, but for those of its last session."""
-PAGE_BYTES: Final = 1 << 20
-"""Of one page, after which there are more: a client may have a thousand subscriptions."""
 
 
 def session_item(state: State, session: Session) -> SessionItem:
@@ -122,10 +120,8 @@ class SessionHandlers:
             found = view.state.wills
             meant = (number for number, handed in found.items() if member in (None, handed.member))
             numbers, more = yield from sliced_page(meant, after, limit)
-            return Wills(
-                **self._asking.stamp(view),
-                wills=[will_item(view.state, found[number]) for number in numbers],
-                next=None if more is None else str(more),
-            )
+            made = (will_item(view.state, found[number]) for number in numbers)
+            wills, more = yield from filled(numbers, more, made)
+            return Wills(**self._asking.stamp(view), wills=wills, next=None if more is None else str(more))
 
         self._asking.answered(call, "ReadSessions", make)

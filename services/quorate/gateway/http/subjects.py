@@ -59,7 +59,7 @@ from quorate.metadata.subjects import (
 )
 from quorate.model.rows import ROWS_PER_STEP
 from quorate.model.state import State, SubjectVersion
-from quorate.slices import Steps, in_slices
+from quorate.slices import Steps, in_slices, sorting
 
 Make = Callable[[State], Steps[Response]]
 
@@ -107,15 +107,18 @@ class Subjects(Registry):
         most = min(_count(call, "limit", SEARCHED_MAX), SEARCHED_MAX)
 
         def make(state: State) -> Steps[Response]:
-            page: list[dict[str, object]] = []
+            page: list[msgspec.Raw] = []
             passed = 0
-            for name in sorted(name for name in {*self._subjects, *state.subjects} if name.startswith(prefix)):
+            meant = (name for name in {*self._subjects, *state.subjects} if name.startswith(prefix))
+            for name in (yield from sorting(meant)):
                 yield
                 versions = self._versions(state, name, deleted=deleted)
                 chosen = versions[-1:] if latest else versions
                 left = chosen[max(start - passed, 0) :][: most - len(page)]
                 passed += len(chosen)
-                page += [self._item(state, name, *version) for version in left]
+                for version in left:  # Each is encoded in a step of its own: a schema may have 64 KiB.
+                    page.append(msgspec.Raw(msgspec.json.encode(self._item(state, name, *version))))
+                    yield
                 if len(page) == most:
                     break
             return registry_json(page)

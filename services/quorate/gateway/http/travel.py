@@ -14,7 +14,7 @@ from quorate.gateway.http.answers import Balance, Diff, WhatIfAnswer
 from quorate.gateway.http.asking import FRESHNESS, Asking
 from quorate.gateway.http.context import HttpContext
 from quorate.gateway.http.messages import HttpError
-from quorate.gateway.http.reading import ReadHandlers, log_event
+from quorate.gateway.http.reading import ReadHandlers, filled, log_event
 from quorate.gateway.http.routing import Call
 from quorate.gateway.http.writing import decoded
 from quorate.metadata.balance import plan
@@ -117,6 +117,8 @@ class Travel:
     def _diff(self, call: Call, before: ReadView, after: ReadView, events_from: int) -> Steps[Diff]:
         limit, name = self._asking.limit(call), call.request.query.get("after", "")
         found = yield from changes(before.state, after.state, name, limit)
+        keys = [change.key for change in found.page]
+        entities, more = yield from filled(keys, keys[-1] if found.more else None, found.page)
         events = []
         for stamp, event in (yield from self._reading.events(events_from, limit, after.offset)):
             events.append(log_event(stamp, event))
@@ -126,9 +128,9 @@ class Travel:
             **self._asking.stamp(after),
             start=before.offset,
             start_time_ms=before.time_ms,
-            entities=found.page,
+            entities=entities,
             entity_count=found.count,
-            next=found.page[-1].key if found.more else None,
+            next=more,
             event_count=after.offset - before.offset,
             events=events,
             events_next=reached if reached < after.offset else None,
