@@ -22,7 +22,10 @@ from quorate.gateway.http.answers import Status
 
 TIMEOUT_S = 5.0
 RETRY_S = 0.2
+WHOLE = (("grpc.max_receive_message_length", -1),)
+"""An answer is as long as a node lets it be (``grpc.answer_bytes_max``); grpcio takes 4 MiB where nothing is said."""
 ALIVE = (
+    *WHOLE,
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -49,7 +52,7 @@ def _listening(node: Node) -> str:
 def channel(options: Namespace) -> Iterator[grpc.Channel]:
     """To the first node that answers. Raises NodeError; of a call, too."""
     place = _listening(Node(options.node, TIMEOUT_S))
-    with grpc.insecure_channel(place) as made:
+    with grpc.insecure_channel(place, WHOLE) as made:
         try:
             yield made
         except grpc.RpcError as error:
