@@ -6,7 +6,7 @@ module will do, so that other packages need not import this one); it is loaded w
 (``errors.UsageError`` is turned into 2).
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +14,8 @@ from typing import Final
 DONE: Final = 0
 REFUSED: Final = 1
 MISUSED: Final = 2
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -24,3 +26,16 @@ class Command:
     """Adds the command's own arguments."""
     run: Callable[[Namespace], int]
     """Does it; the exit status."""
+
+
+def number(most: int = LONG_MAX) -> Callable[[str], int]:
+    """Type of an argument: a number of 0 or more that a message of gRPC holds."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit():
+            raise ArgumentTypeError(f"expected a number of 0 or more, not {text[:40]!r}")
+        if len(text) > len(str(most)) or int(text) > most:
+            raise ArgumentTypeError(f"expected a number of {most} or less, not {text[:40]!r}")
+        return int(text)
+
+    return read

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from quorate.cli.client import TIMEOUT_S, Node
+from quorate.cli.command import number
 
 PAGE = 500
 PATIENCE_S = 15.0
@@ -64,7 +65,9 @@ def pages(options: Namespace, path: str, kind: type[P], default: str | None = No
 def add_revision(parser: ArgumentParser) -> None:
     """``--revision``, and ``--at`` for the same: a revision is the offset of the last event that is reflected."""
     revision = parser.add_mutually_exclusive_group()
-    revision.add_argument("--revision", type=int, default=0, metavar="N", help="as of this revision (default: now)")
+    revision.add_argument(
+        "--revision", type=number(), default=0, metavar="N", help="as of this revision (default: now)"
+    )
     revision.add_argument(
         "--at", dest="revision", type=_reflecting, metavar="N", help="as it was after the events before offset N"
     )
@@ -73,6 +76,6 @@ def add_revision(parser: ArgumentParser) -> None:
 def _reflecting(offset: str) -> int:
     """The revision after the events before an offset; no key was there after the first, and 0 is now."""
     try:
-        return max(int(offset) - 1, 1)
-    except ValueError as error:
-        raise ArgumentTypeError(f"expected an offset, not {offset[:40]!r}") from error
+        return max(number()(offset) - 1, 1)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"expected an offset, not {offset[:40]!r}") from None

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import grpc
 
 from quorate.cli.client import Node, NodeError, add_node
-from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.command import DONE, INT_MAX, REFUSED, Command, number
 from quorate.cli.facts import facts
 from quorate.cli.freshness import add_freshness, asks, pages
 from quorate.cli.output import Plain, add_output, columns, show
@@ -33,14 +33,18 @@ LEVELS = {pb.STORAGE_LEVEL_GREEN: "green", pb.STORAGE_LEVEL_YELLOW: "yellow", pb
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="default: list")
     parser.add_argument("name", nargs="?", metavar="NAME", help="of a shard; why, elect: of a segment, as orders/3")
-    parser.add_argument("--copies", type=int, default=1, metavar="N", help="create: of each segment (default: 1)")
-    parser.add_argument("--min-in-sync", type=int, default=1, metavar="N", help="create: below it, it is at risk")
+    parser.add_argument(
+        "--copies", type=number(INT_MAX), default=1, metavar="N", help="create: of each segment (default: 1)"
+    )
+    parser.add_argument(
+        "--min-in-sync", type=number(INT_MAX), default=1, metavar="N", help="create: below it, it is at risk"
+    )
     parser.add_argument("--spread", default="", metavar="LABEL", help="create: spread copies over its values")
     require = "create: a label that members need; may be repeated"
     parser.add_argument("--require", action="append", default=[], metavar="LABEL[=VALUE]", help=require)
     fails = "whatif: fails; elect: is to lead; watch: holds a copy; may be repeated for whatif"
     parser.add_argument("--member", action="append", default=[], metavar="NAME", help=fails)
-    parser.add_argument("--revision", type=int, default=0, metavar="N", help="watch: from this revision on")
+    parser.add_argument("--revision", type=number(), default=0, metavar="N", help="watch: from this revision on")
     add_node(parser)
     add_output(parser)
     add_freshness(parser)

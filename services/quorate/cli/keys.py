@@ -18,7 +18,7 @@ from typing import Any, Final
 import grpc
 
 from quorate.cli.client import NodeError, add_action
-from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.command import DONE, REFUSED, Command, number
 from quorate.cli.freshness import add_freshness, add_revision, pages
 from quorate.cli.output import columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel, going_on, until_interrupted
@@ -41,7 +41,7 @@ def _key_arguments(parser: ArgumentParser) -> None:
     get.add_argument("key", metavar="KEY")
     _range(get)
     add_revision(get)
-    get.add_argument("--limit", type=int, default=0, metavar="N", help="at most so many")
+    get.add_argument("--limit", type=number(), default=0, metavar="N", help="at most so many")
     get.add_argument("--keys-only", action="store_true", help="without values")
     get.add_argument("--stale", action="store_true", help="as the asked node has it, without asking the leader")
     put = add_action(actions, "put", "Give a key a value.")
@@ -58,7 +58,7 @@ def _key_arguments(parser: ArgumentParser) -> None:
     watch = add_action(actions, "watch", "Tell every change of keys as it happens; Ctrl-C ends it.")
     watch.add_argument("key", metavar="KEY")
     _range(watch)
-    watch.add_argument("--revision", type=int, default=0, metavar="N", help="from this revision on (default: now)")
+    watch.add_argument("--revision", type=number(), default=0, metavar="N", help="from this revision on (default: now)")
     summary = "The same as quorate lease."
     _lease_arguments(actions.add_parser("lease", help=summary, description=summary))
 
@@ -66,7 +66,7 @@ def _key_arguments(parser: ArgumentParser) -> None:
 def _lease_arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="grant|revoke|keep-alive|ttl|list")
     grant = add_action(actions, "grant", "Begin a lease; prints its number.")
-    grant.add_argument("ttl", type=int, metavar="SECONDS")
+    grant.add_argument("ttl", type=number(), metavar="SECONDS")
     for name, summary in (
         ("revoke", "End a lease and delete its keys."),
         ("keep-alive", "Keep a lease alive until Ctrl-C."),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from quorate.cli.client import Node, add_node
-from quorate.cli.command import DONE, Command
+from quorate.cli.command import DONE, Command, number
 from quorate.cli.facts import clock
 from quorate.cli.freshness import add_freshness, asked_node, asks, freshness, pages
 from quorate.cli.output import Plain, add_output, columns, complain, show
@@ -35,7 +35,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=STATES, help="only those that are so")
     parser.add_argument("--label", metavar="NAME[=VALUE]", help="only those with this label")
     parser.add_argument("--force", action="store_true", help="forget: though it has what others still need")
-    parser.add_argument("--revision", type=int, default=0, metavar="N", help="watch: from this revision on")
+    parser.add_argument("--revision", type=number(), default=0, metavar="N", help="watch: from this revision on")
     add_node(parser)
     add_output(parser)
     add_freshness(parser)

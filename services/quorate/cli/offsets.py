@@ -4,19 +4,17 @@ Rules: names come from whoever reaches a node: eyes see them as ``visible`` show
 must be so, or nothing is written (exit 1).
 """
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 
 from quorate.cli.client import add_action
-from quorate.cli.command import DONE, REFUSED, Command
+from quorate.cli.command import DONE, REFUSED, Command, number
 from quorate.cli.freshness import add_revision
 from quorate.cli.output import Plain, columns, show
 from quorate.cli.rpc import TIMEOUT_S, channel
 from quorate.errors import UsageError
 from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.pb.offsets_pb2_grpc import OffsetsStub
-
-NUMBER_MAX = (1 << 63) - 1
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -31,24 +29,16 @@ def _arguments(parser: ArgumentParser) -> None:
     commit = add_action(actions, "commit", "A group has come so far; exit 1 when it is not where it was expected.")
     commit.add_argument("group", metavar="GROUP")
     commit.add_argument("shard", metavar="SHARD")
-    commit.add_argument("offset", type=_number, metavar="OFFSET")
+    commit.add_argument("offset", type=number(), metavar="OFFSET")
     expected = commit.add_mutually_exclusive_group()
-    expected.add_argument("--expect-offset", type=_number, metavar="N", help="it must be at this offset now")
+    expected.add_argument("--expect-offset", type=number(), metavar="N", help="it must be at this offset now")
     expected.add_argument(
-        "--expect-revision", type=_number, metavar="N", help="its last commit must be this one; 0: there is none"
+        "--expect-revision", type=number(), metavar="N", help="its last commit must be this one; 0: there is none"
     )
     delete = add_action(actions, "delete", "Forget positions of a group; exit 1 when there was none.")
     delete.add_argument("group", metavar="GROUP")
     delete.add_argument("shards", nargs="*", metavar="SHARD")
     delete.add_argument("--all", action="store_true", help="in every shard")
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ArgumentTypeError(f"expected a number of 0 or more, not {text[:40]!r}")
-    if len(text) > len(str(NUMBER_MAX)) or int(text) > NUMBER_MAX:
-        raise ArgumentTypeError(f"expected a number of {NUMBER_MAX} or less, not {text[:40]!r}")
-    return int(text)
 
 
 def _run(options: Namespace) -> int:

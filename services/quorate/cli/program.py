@@ -142,10 +142,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
-        if "parser" in options and type(error) is UsageError:  # What is wrong in a file is no matter of the flags.
-            print(visible_lines(options.parser.format_usage()), end="", file=sys.stderr)
-        print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
-        return MISUSED
+        return _misused(options, error)
+    except UnicodeEncodeError:
+        typed_bytes = next((text for text in typed if not _is_text(text)), None)
+        if typed_bytes is None:
+            raise
+        return _misused(options, UsageError(f"{typed_bytes}: not UTF-8"))
     except QuorateError as error:
         print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
         return REFUSED
@@ -160,6 +162,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"quorate: {visible_lines(where + reason_of(error))}", file=sys.stderr)
         return REFUSED
     return status
+
+
+def _misused(options: argparse.Namespace, error: UsageError) -> int:
+    """Say what was wrong, and how it is used."""
+    if "parser" in options and type(error) is UsageError:  # What is wrong in a file is no matter of the flags.
+        print(visible_lines(options.parser.format_usage()), end="", file=sys.stderr)
+    print(f"quorate: {visible_lines(str(error))}", file=sys.stderr)
+    return MISUSED
+
+
+def _is_text(typed: str) -> bool:
+    """Are its bytes UTF-8? Others are halves of surrogate pairs (PEP 383), which keys and names of files may have."""
+    return not any("\ud800" <= character <= "\udfff" for character in typed)
 
 
 def _drop_output() -> None:

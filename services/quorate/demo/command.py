@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from quorate.asking import add_node
-from quorate.cli.command import Command
+from quorate.cli.command import Command, number
 from quorate.cli.processes import add_die_with
 from quorate.errors import UsageError
 
@@ -111,7 +111,7 @@ def _add_nodes(parser: ArgumentParser) -> None:
 def _service_arguments(parser: ArgumentParser) -> None:
     _add_nodes(parser)
     parser.add_argument("--key", default="/services/sim/1", help="put under its lease (default: /services/sim/1)")
-    parser.add_argument("--ttl", type=int, default=10, metavar="SECONDS", help="of its lease (default: 10)")
+    parser.add_argument("--ttl", type=number(), default=10, metavar="SECONDS", help="of its lease (default: 10)")
     add_die_with(parser)
 
 

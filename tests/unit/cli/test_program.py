@@ -8,13 +8,18 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from quorate.cli import program
 from quorate.cli.command import DONE, MISUSED, REFUSED, Command
 from quorate.errors import QuorateError, StorageError, UsageError
+from tests.unit.cli.served import serving
+from tests.unit.cli.test_operate import a_status
 
 ROOT = Path(__file__).resolve().parents[3]
+NOBODY = "127.0.0.1:1"
+"""Where nobody listens."""
 
 
 def a_command(trouble: BaseException | None, status: int = DONE) -> Command:
@@ -123,6 +128,75 @@ def test_what_the_command_itself_refuses_comes_with_its_usage(typed: str, capsys
     words = " ".join(word for word in typed.split()[:2] if word in {"log", "dump", "why", "whatif"})
     assert said[0].startswith(f"usage: quorate {words} ")
     assert said[-1].startswith("quorate: ")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "topics delete \udcff",
+        "members describe \udcff",
+        "members drain \udcff",
+        "at 7 members describe \udcff",
+        "elections elect \udcff",
+        "schemas list --prefix \udcff",
+        "schemas register \udcff /dev/null",
+        "whatif --fail broker/\udcff/1",
+        "mqtt match \udcff",
+        "journal describe \udcff",
+        "journal create s --spread \udcff",
+        "offsets get \udcff",
+        "config \udcff",
+    ],
+)
+def test_bytes_that_are_no_text_are_used_wrongly(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Python hands over what a shell typed so: status 2, and what it was; keys alone may be any bytes."""
+    with serving() as node:
+        node.answers["/v1/status"] = msgspec.structs.replace(a_status(healthy=True), grpc=NOBODY)
+        assert program.main([*typed.split(), "--node", node.address]) == MISUSED
+        assert program.main(["kv", "get", "\udcff", "--node", node.address]) == REFUSED
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"usage: quorate {typed.split(maxsplit=1)[0]} ")
+    (told,) = [line for line in said if "UTF-8" in line]
+    assert told.startswith("quorate: ")
+    assert told.endswith("\\udcff: not UTF-8") or "broker/\\udcff/1" in told
+
+
+def test_a_fault_of_ours_is_no_fault_of_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all that was typed is text, it is told as what it is."""
+    monkeypatch.setattr(EntryPoint, "load", lambda _: a_command(UnicodeEncodeError("ascii", "é", 0, 1, "no")))
+    with pytest.raises(UnicodeEncodeError):
+        program.main(["status"])
+
+
+BIG = str(1 << 63)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        f"kv get k --revision {BIG}",
+        f"kv get k --at {BIG}",
+        f"kv get k --limit {BIG}",
+        "kv get k --limit -1",
+        f"kv watch k --revision {BIG}",
+        f"lease grant {BIG}",
+        f"simservice --ttl {BIG}",
+        f"journal create s --copies {1 << 31}",
+        f"journal create s --min-in-sync {1 << 31}",
+        f"journal watch --revision {BIG}",
+        f"members watch --revision {BIG}",
+        f"mqtt match t --revision {BIG}",
+        f"offsets list --revision {BIG}",
+    ],
+)
+def test_a_number_that_no_message_holds_is_used_wrongly(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, which argument it was and what is expected."""
+    with pytest.raises(SystemExit) as ended:
+        program.main(typed.split())
+    assert ended.value.code == MISUSED
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert ": error: argument " in said
+    assert "expected a" in said
 
 
 def test_problems_of_a_file_come_without_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
