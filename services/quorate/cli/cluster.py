@@ -24,6 +24,7 @@ from quorate.cli.processes import Child, ChildError
 from quorate.errors import AddressError, UsageError, reason_of
 from quorate.gateway.http.answers import Done, Feature
 from quorate.gateway.http.writing import FeatureBody
+from quorate.node.settings import SettingsError
 from quorate.unseen import unseen_by_git
 
 PORTS_PER_NODE = 10
@@ -58,6 +59,30 @@ class NodePlace(msgspec.Struct, frozen=True):
         return {name: address for name, address in given.items() if address}
 
 
+class _Me(msgspec.Struct):
+    id: int
+
+
+class _Voter(msgspec.Struct):
+    id: int
+    rpc: str
+    raft: str
+    kafka: str
+    http: str
+    grpc: str = ""
+
+
+class _Voters(msgspec.Struct):
+    voters: list[_Voter]
+
+
+class _Written(msgspec.Struct):
+    """What is read of a node's settings."""
+
+    node: _Me
+    cluster: _Voters
+
+
 def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     """Where the nodes of a cluster go. Raises UsageError."""
     if nodes not in SIZES:
@@ -73,9 +98,15 @@ def places(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
 def planned(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
     """Where the nodes of a new cluster go. Raises UsageError when there is one already."""
     chosen = places(folder, nodes, base_port)
-    if taken := sorted(folder.glob("n*/node.toml")):
+    if taken := _configs(folder):
         raise UsageError(f"{taken[0].parent} exists: use --resume, or another --data-dir")
     return chosen
+
+
+def _configs(folder: Path) -> list[Path]:
+    """Settings of the nodes in a folder: n1, n2, …; whatever else begins with an n is none."""
+    numbered = [config for config in folder.glob("n*/node.toml") if config.parent.name[1:].isdecimal()]
+    return sorted(numbered, key=lambda config: int(config.parent.name[1:]))
 
 
 def found(folder: Path, nodes: int, base_port: int) -> tuple[NodePlace, ...]:
@@ -130,21 +161,27 @@ def unused(addresses: Mapping[str, str], flag: str = "--base-port") -> None:
 
 def resume(folder: Path, nodes: int | None, base_port: int | None) -> tuple[NodePlace, ...]:
     """The cluster that is in a folder, as its settings say. Raises UsageError when it is not the one meant."""
-    configs = sorted(folder.glob("n*/node.toml"), key=lambda path: int(path.parent.name[1:]))
+    configs = _configs(folder)
     if not configs:
         raise UsageError(f"{folder} holds no cluster to resume")
-    places_: list[NodePlace] = []
-    for config in configs:
-        tree = tomllib.loads(config.read_text(encoding="utf-8"))
-        me = next(voter for voter in tree["cluster"]["voters"] if voter["id"] == tree["node"]["id"])
-        places_.append(
-            NodePlace(me["id"], config.parent, me["rpc"], me["raft"], me["kafka"], me["http"], me.get("grpc", ""))
-        )
+    places_ = [_place(config) for config in configs]
     if nodes is not None and nodes != len(places_):
         raise UsageError(f"--nodes {nodes}: {folder} holds a cluster of {len(places_)}")
     if base_port is not None and places_[0].rpc != f"{HOST}:{base_port}":
         raise UsageError(f"--base-port {base_port}: {configs[0]} says {places_[0].rpc}")
     return tuple(places_)
+
+
+def _place(config: Path) -> NodePlace:
+    """Where the node with these settings lives. Raises SettingsError: they are none of a node of a cluster of ours."""
+    try:
+        written = msgspec.convert(tomllib.loads(config.read_text(encoding="utf-8")), _Written)
+    except ValueError as error:  # It is no UTF-8, no TOML, or something is missing in it.
+        raise SettingsError([f"{config}: {error}"]) from error
+    me = next((voter for voter in written.cluster.voters if voter.id == written.node.id), None)
+    if me is None:
+        raise SettingsError([f"{config}: node {written.node.id} is none of its cluster.voters"])
+    return NodePlace(me.id, config.parent, me.rpc, me.raft, me.kafka, me.http, me.grpc)
 
 
 def node_tree(place: NodePlace, everyone: tuple[NodePlace, ...], cluster_id: str) -> dict[str, dict[str, object]]:

@@ -1,6 +1,7 @@
 """Local clusters: where nodes go, and what is never overwritten."""
 
 import asyncio
+import re
 import socket
 import stat
 from pathlib import Path
@@ -11,6 +12,7 @@ from quorate.cli import program
 from quorate.cli.cluster import LocalCluster, found, places, resume
 from quorate.cli.processes import ChildError
 from quorate.errors import UsageError
+from quorate.node.settings import SettingsError
 from tests.clusters import free_ports
 from tests.unit.cli.served import serving
 
@@ -51,6 +53,36 @@ def test_a_cluster_other_than_the_one_meant_is_not_resumed(tmp_path: Path) -> No
             resume(tmp_path / "c", nodes, base)
     with pytest.raises(UsageError, match="holds no cluster"):
         resume(tmp_path, None, None)
+
+
+def test_what_only_looks_like_a_node_is_none(tmp_path: Path) -> None:
+    """Another folder with settings in it, beside those of the nodes, is neither resumed nor in the way of new ones."""
+    for name in ("nodes", "n1a", "n"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "node.toml").write_text("")
+    founded = found(tmp_path, 3, 9000)
+    assert resume(tmp_path, None, None) == founded
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[node]\nid = 1\n[clu", "Expected ']'"),
+        ("", "missing required field `node`"),
+        ("[node]\nid = 1\n", "missing required field `cluster`"),
+        ("node = 1\n", "Expected `object`, got `int` - at `$.node`"),
+        ("[node]\nid = 1\n[cluster]\nvoters = [{id = 1, rpc = 1}]\n", "Expected `str`, got `int`"),
+        ("[node]\nid = 4\n[cluster]\nvoters = []\n", "node 4 is none of its cluster.voters"),
+        ("\udcff", "invalid start byte"),
+    ],
+)
+def test_damaged_settings_are_named(tmp_path: Path, text: str, told: str) -> None:
+    """A file that was cut, is another's or was edited: which one it is, and what is wrong in it."""
+    place = found(tmp_path, 3, 9000)[1]
+    place.config.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(SettingsError, match=re.escape(f"{place.config}: ")) as raised:
+        resume(tmp_path, None, None)
+    assert told in str(raised.value)
 
 
 @pytest.mark.parametrize("below", ["", "c"])
