@@ -16,8 +16,9 @@ from quorate.cli.client import Node, NodeError, add_node
 from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import PATIENCE_S
 from quorate.cli.output import add_output, columns, complain, show
+from quorate.errors import UsageError
 from quorate.gateway.http.answers import Balance, Done, Quorum
-from quorate.gateway.http.writing import ElectBody, SegmentElectBody
+from quorate.gateway.http.writing import REASON_MAX, ElectBody, SegmentElectBody
 from quorate.metadata.balance import Move
 from quorate.metadata.segment_balance import SegmentMove
 
@@ -69,16 +70,17 @@ def _of_leader(node: Node) -> Balance:
 def _make(node: Node, move: Move | SegmentMove) -> Made:
     try:
         done = node.send("POST", *_request(move), Done)
-    except NodeError as error:
+    except (NodeError, UsageError) as error:  # What one node calls wrongly asked does not end the others.
         return Made(move, -1, str(error))
     return Made(move, done.offset)
 
 
 def _request(move: Move | SegmentMove) -> tuple[str, ElectBody | SegmentElectBody]:
-    """Where a move is asked for, and with which words."""
+    """Where a move is asked for, and with which words: of a long sentence, as much as is taken."""
+    why = move.why[:REASON_MAX]
     if isinstance(move, SegmentMove):
-        return "/v1/segment-elections", SegmentElectBody(segment=move.segment, member=move.new, reason=move.why)
-    return "/v1/elections", ElectBody(broker_set=move.broker_set, broker_id=move.new, reason=move.why)
+        return "/v1/segment-elections", SegmentElectBody(segment=move.segment, member=move.new, reason=why)
+    return "/v1/elections", ElectBody(broker_set=move.broker_set, broker_id=move.new, reason=why)
 
 
 def _planned(plan: Balance) -> Iterator[str]:

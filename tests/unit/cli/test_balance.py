@@ -8,6 +8,7 @@ import pytest
 
 from quorate.cli import program
 from quorate.gateway.http.answers import Balance, Done, Quorum, QuorumMember
+from quorate.gateway.http.writing import REASON_MAX
 from quorate.metadata.balance import SPREAD, Move
 from quorate.metadata.commands import MasterIs
 from quorate.metadata.segment_balance import SegmentMove
@@ -89,6 +90,18 @@ def test_the_moves_are_those_of_the_plan(node: Served, capsys: pytest.CaptureFix
     del node.answers["/v1/elections"]
     assert program.main(["balance", "--node", node.address]) == 1
     assert "there is nothing" in capsys.readouterr().out
+
+
+def test_a_move_that_is_called_wrong_ends_no_other(node: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told with the rest of them; a long reason is cut to what a node takes."""
+    long = msgspec.structs.replace(MOVE, why="h" * (REASON_MAX + 1))
+    node.answers |= {"/v1/balance": msgspec.structs.replace(WHOLE, moves=(long,)), "/v1/segment-elections": DONE}
+    node.answers["/v1/elections"] = (400, b'{"error":{"code":"invalid","message":"too long for me"}}')
+    assert program.main(["balance", "--node", node.address]) == 1
+    said = capsys.readouterr()
+    assert ("too long for me" in said.out, "done; true from offset 12" in said.out, said.err) == (True, True, "")
+    (sent,) = [json.loads(body) for _, path, _, body in node.asked if path == "/v1/elections"]
+    assert sent["reason"] == "h" * REASON_MAX
 
 
 def test_segments_are_in_the_same_plan_and_clients_are_advice(node: Served, capsys: pytest.CaptureFixture[str]) -> None:

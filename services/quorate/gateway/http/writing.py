@@ -4,7 +4,7 @@ Rules: a body is decoded strictly into a type (unknown fields are errors); ``dec
 what is known: 409 and 4xx nothing changed, 503 nothing was proposed, 504 nobody knows.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -53,6 +53,8 @@ INVALID = frozenset(
 
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+REASON_MAX: Final = 600
+"""Characters of why somebody is to lead: a plan names two places, whose names may be long."""
 """What events and the link to the leader can hold; ``decide`` judges the rest."""
 
 
@@ -94,7 +96,7 @@ class ElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     broker_set: str
     cluster: str = ""
     broker_id: Long | None = None
-    reason: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX)] = ""
     """Why that one, for the log."""
 
 
@@ -103,7 +105,7 @@ class SegmentElectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     segment: Annotated[str, msgspec.Meta(max_length=600)]
     member: Annotated[str, msgspec.Meta(max_length=600)]
-    reason: Annotated[str, msgspec.Meta(max_length=600)] = ""
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX)] = ""
     """Why that one, for the log."""
 
 

@@ -534,6 +534,18 @@ def test_an_operator_elects() -> None:
     assert (election["cause"], election["principal"], election["event"]["trigger"]) == ("http", "anonymous", "admin")
 
 
+def test_the_reason_of_a_plan_is_taken() -> None:
+    """Places may have long names: two of 255 letters fit into the sentence about them."""
+    house, place = House(), "h" * 255
+    house.bench.broker_set([Line(), Line()])
+    house.bench.in_sync(1, 2)
+    body = {"broker_set": "a", "broker_id": 2, "reason": f"{place} leads 200 sets, {place} leads 0"}
+    status, done = house.ask("POST", "/v1/elections", body)
+    assert status == 200, done
+    election = house.get(f"/v1/elections/{done['offset'] - 1}")["election"]
+    assert body["reason"] in election["event"]["explanation"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "error"),
     [
