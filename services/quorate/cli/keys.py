@@ -252,15 +252,16 @@ def _revoke(options: Namespace, channel: grpc.Channel) -> int:
 
 
 def _keep_alive(options: Namespace) -> int:
-    """A word every third of its time."""
-    return going_on(options, lambda made, heard: _keep_alive_at(options, made, heard))
+    """A word every third of its time; ``options.word_s``, how long a node is waited for, is no longer than that."""
+    options.word_s = TIMEOUT_S
+    return going_on(options, lambda made, heard: _keep_alive_at(options, made, heard), lambda: options.word_s)
 
 
 def _keep_alive_at(options: Namespace, channel: grpc.Channel, heard: Callable[[], None]) -> int:
     lease, stub = _lease(options.lease), LeaseStub(channel)
     while True:
         request = rpc_pb2.LeaseKeepAliveRequest(ID=lease)
-        (answer,) = stub.LeaseKeepAlive(iter([request]), timeout=TIMEOUT_S)
+        (answer,) = stub.LeaseKeepAlive(iter([request]), timeout=options.word_s)
         heard()
         if not answer.TTL:
             raise NodeError(f"there is no lease {lease_number(lease)}")
@@ -269,6 +270,7 @@ def _keep_alive_at(options: Namespace, channel: grpc.Channel, heard: Callable[[]
         sys.stdout.flush()
         if options.once:
             return DONE
+        options.word_s = min(TIMEOUT_S, answer.TTL / 3)  # Of a node that hangs, another hears in time.
         time.sleep(answer.TTL / 3)
 
 

@@ -59,9 +59,14 @@ def channel(options: Namespace) -> Iterator[grpc.Channel]:
             raise NodeError(told(error)) from error
 
 
-def going_on(options: Namespace, ask: Callable[[grpc.Channel, Callable[[], None]], int]) -> int:
+def going_on(
+    options: Namespace,
+    ask: Callable[[grpc.Channel, Callable[[], None]], int],
+    patience_s: Callable[[], float] = lambda: TIMEOUT_S,
+) -> int:
     """Ask at the first node that answers, and again at the next whenever that one does no more; ``ask`` calls what it
-    is given with each answer. Raises NodeError: of the call; or every node has failed, and for ``TIMEOUT_S``.
+    is given with each answer. ``patience_s``: how long a node is waited for, when it is asked where it speaks gRPC.
+    Raises NodeError: of the call; or every node has failed, and for ``TIMEOUT_S``.
     """
     nodes = addresses(options.node)
     turns = cycle(nodes)
@@ -75,7 +80,7 @@ def going_on(options: Namespace, ask: Callable[[grpc.Channel, Callable[[], None]
     while True:
         address = next(turns)
         try:
-            place = _listening(Node(address, TIMEOUT_S))
+            place = _listening(Node(address, patience_s()))
         except NodeError as error:
             trouble = error
         else:
