@@ -126,14 +126,20 @@ class Announced:
 
     # -- brokers
 
-    def join(self, broker: Broker, *, acting_master: bool, zone: str | None, topics: int) -> bool | None:
+    def join(
+        self, broker: Broker, *, acting_master: bool, zone: str | None, topics: int, stays: Callable[[str], bool]
+    ) -> bool | None:
         """Take a broker in: may its topics be others than before? None: another one is there that is of a later epoch.
 
         Raises FullError, and KeyError for one that begins with a single topic: its first announcement is not whole.
         """
-        place, known = (broker.cluster, broker.address), self.sets.get(broker.broker_set)
-        if len(self._brokers) >= self._entries_max and place not in self._brokers:
+        place = (broker.cluster, broker.address)
+        former = self._brokers.get(place)
+        if former is None and len(self._brokers) >= self._entries_max:
             raise FullError(f"{self._entries_max} brokers are kept")
+        if former is not None and former.broker_set != broker.broker_set:
+            self._withdraw([place], stays)  # It has left that set, whose address nobody else would take out.
+        known = self.sets.get(broker.broker_set)
         addresses = {} if known is None else known.addresses
         kept = {one: at for one, at in addresses.items() if at != broker.address or one == broker.broker_id}
         at = kept.get(broker.broker_id)

@@ -190,7 +190,11 @@ class NameServer:
         acting = is_true(fields.enable_acting_master)
         try:
             news = self.announced.join(
-                broker, acting_master=acting, zone=fields.zone_name, topics=len(table.topic_config_table)
+                broker,
+                acting_master=acting,
+                zone=fields.zone_name,
+                topics=len(table.topic_config_table),
+                stays=self._stays,
             )
             if news is None:
                 return answers.OK

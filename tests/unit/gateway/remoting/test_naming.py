@@ -328,6 +328,34 @@ def test_a_late_end_of_a_former_connection_takes_nobody_out() -> None:
     assert gateway.addresses("t") is None
 
 
+def test_a_broker_that_names_another_set_has_left_its_former_one() -> None:
+    """At the same address, also while its former connection is there: nothing else would take that address out."""
+    gateway = Named()
+    kept = gateway.announced
+    assert kept is not None
+    gateway.announce(A2, 1, "t", "u", name="x")
+    gateway.announce(A1, 0, "t", "u", name="x")
+    gateway.announce(A1, 0, "v", "w", name="y")
+    assert (kept.sets["x"].addresses, kept.sets["y"].addresses) == ({1: A2}, {0: A1})
+    gateway.announce(A2, 1, "v", "w", name="y")
+    assert set(kept.sets) == {"y"}
+    assert gateway.ask(105, topic="t").code == 17
+    assert gateway.addresses("v") == {"0": A1, "1": A2}
+    gateway.service.closed(gateway.peer)
+    assert (kept.sets, kept.queues, len(kept)) == ({}, 0, 0)
+
+
+def test_names_of_sets_at_one_address_do_not_pile_up() -> None:
+    """Whoever makes them: as many sets are kept as brokers, and those that the controller knows."""
+    gateway = Named(RemotingSettings(announced_max=2))
+    gateway.pair()
+    gateway.announce(A1, 0, "t", "u")
+    for number in range(10):
+        assert gateway.announce(A1, 0, name=f"s{number}").code == 0
+    assert gateway.announced is not None
+    assert set(gateway.announced.sets) == {"b", "s9"}
+
+
 def test_what_is_said_again_is_read_once() -> None:
     """The same announcement on the same connection costs no look at its topics; one topic less is put back by it."""
     gateway = Named()
