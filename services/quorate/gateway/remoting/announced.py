@@ -145,7 +145,7 @@ class Announced:
         at = kept.get(broker.broker_id)
         rival = None if at in (None, broker.address) else self._brokers.get((broker.cluster, str(at)))
         if rival is not None and rival.version.state_version > broker.version.state_version:
-            self._drop(place)
+            self._withdraw([place], stays)
             return None
         if at is None and topics == 1:
             raise KeyError(broker.address)

@@ -356,6 +356,23 @@ def test_names_of_sets_at_one_address_do_not_pile_up() -> None:
     assert set(gateway.announced.sets) == {"b", "s9"}
 
 
+def test_nothing_is_left_of_whom_a_later_epoch_keeps_out() -> None:
+    """Not the id that it had before, as in Java, nor what it listed: it is no broker any more, so none of it would
+    ever end.
+    """
+    gateway = Named()
+    kept = gateway.announced
+    assert kept is not None
+    gateway.announce(A1, 0, "t", "u", version={"stateVersion": 5})
+    gateway.announce(A2, 1, "t", "u", version={"stateVersion": 4})
+    assert gateway.addresses("t") == {"0": A1, "1": A2}
+    older = {"topicConfigSerializeWrapper": table("t", "u", stateVersion=4), "filterServerList": ["f:1"]}
+    fields = {"clusterName": "C", "brokerName": "b", "brokerAddr": A2}
+    for broker_id, addresses, filters in ((5, {"0": A1, "5": A2}, [("C", A2)]), (0, {"0": A1}, [])):
+        assert gateway.ask(103, older, **fields, brokerId=broker_id).code == 0
+        assert (gateway.addresses("t"), list(kept.filters), len(kept)) == (addresses, filters, len(addresses))
+
+
 def test_what_is_said_again_is_read_once() -> None:
     """The same announcement on the same connection costs no look at its topics; one topic less is put back by it."""
     gateway = Named()
