@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -118,6 +119,10 @@ class NameServer:
         self._filling = False
         self._round: Iterator[tuple[str, BrokerSet]] = iter(())
         """Those that are not asked yet."""
+        self._round_of: object = None
+        """The sets of the last round: while they are the same, there is nobody to ask …"""
+        self._ask_again_at = 0.0
+        """… before this, when the first that told nothing may be asked again."""
         self._current = False
         """Since it began, it has known once how far the log goes."""
         self._waiting: deque[tuple[Exchange, str, float]] = deque()
@@ -389,8 +394,14 @@ class NameServer:
         self._one_answered()
 
     def _begin_round(self) -> None:
-        """Every set that told nothing is asked once, some at a time; whoever comes meanwhile waits for the same."""
+        """Every set that told nothing is asked once, some at a time; whoever comes meanwhile waits for the same.
+
+        What is told of a set stays while the controller knows it, so a round that would find nobody is not begun.
+        """
         sets = self._host.state.broker_sets
+        if sets is self._round_of and self._host.now() < self._ask_again_at:
+            return
+        self._round_of, self._ask_again_at = sets, inf
         if len(self._asked) > 2 * len(sets) + ASKED_MAX:
             self._asked.clear()
         self._round = iter(sets.items())
@@ -402,11 +413,16 @@ class NameServer:
         while self._asking < ASKED_MAX and (found := next(self._round, None)) is not None:
             name, broker_set = found
             said = self.announced.sets.get(name)
-            if (said is not None and said.told) or now - self._asked.get(name, -ASK_AGAIN_S) < ASK_AGAIN_S:
+            if said is not None and said.told:
+                continue
+            before = self._asked.get(name, -ASK_AGAIN_S)
+            if now - before < ASK_AGAIN_S:
+                self._ask_again_at = min(self._ask_again_at, before + ASK_AGAIN_S)
                 continue
             master = addresses(broker_set.master, broker_set.replicas).get(str(MASTER_ID))
             if master is not None:
                 self._asked[name] = now
+                self._ask_again_at = min(self._ask_again_at, now + ASK_AGAIN_S)
                 self._asking += 1
                 self._ask_topics(master, self._taker(broker_set))
         self._filling = False

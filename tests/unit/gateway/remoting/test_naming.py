@@ -13,8 +13,8 @@ from quorate.events import FeatureLevelChanged, Stamp
 from quorate.gateway.access import OpenAccess
 from quorate.gateway.http.answers import DataVersion
 from quorate.gateway.remoting import announced, kv, naming
-from quorate.gateway.remoting.announced import LOOK_EVERY_S, SET_MAX, SILENT_AFTER_S, Announced
-from quorate.gateway.remoting.naming import ASKED_MAX, WAITED_S
+from quorate.gateway.remoting.announced import LOOK_EVERY_S, SET_MAX, SILENT_AFTER_S, Announced, Set
+from quorate.gateway.remoting.naming import ASK_AGAIN_S, ASKED_MAX, WAITED_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
 from quorate.model.ordered import OrderedMap, building
@@ -162,6 +162,40 @@ def test_a_node_that_was_told_nothing_asks_every_master_before_it_denies_a_topic
         done(json.dumps(table("t" if last else f"t{answered}")).encode())
     assert (answered, most) == (ASKED_MAX + 6, ASKED_MAX)
     assert [message.code for message in peer.sent if message is not None] == [0]
+
+
+class Looked(dict[str, Set]):
+    """Counts how often a set is looked for."""
+
+    looks = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_sets_are_gone_through_once_for_topics_that_nobody_has(answers: bool) -> None:
+    """Clients ask for such topics all the time. They are gone through again when the sets have changed, and in five
+    seconds, when a master that said nothing may be asked again.
+    """
+    gateway = many_sets(100)
+    assert gateway.announced is not None
+    gateway.announced.sets = looked = Looked()
+
+    def asked() -> int:
+        gateway.quiet(105, topic="nobody's")
+        while gateway.asked:
+            gateway.asked.pop()[1](json.dumps(table("t")).encode() if answers else None)
+        found, looked.looks = looked.looks, 0
+        return found
+
+    assert [asked() for _ in range(3)] == [100, 0, 0]
+    state = gateway.controller.state
+    gateway.controller.state = msgspec.structs.replace(state, broker_sets=state.broker_sets.delete("s0"))
+    assert [asked() for _ in range(3)] == [99, 0, 0]
+    gateway.controller.clock.advance(ASK_AGAIN_S)
+    assert [asked() for _ in range(3)] == [0 if answers else 99, 0, 0]
 
 
 def test_whoever_waits_too_long_for_masters_is_told_to_ask_again() -> None:
