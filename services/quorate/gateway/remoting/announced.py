@@ -197,9 +197,11 @@ class Announced:
 
     def forget(self, broker_set: str) -> None:
         """A set is gone, and its topics with it."""
-        for topic in tuple(self.sets[broker_set].topics):
-            self._remove(topic, broker_set)
-        del self.sets[broker_set]
+        gone = self.sets.pop(broker_set)
+        for topic in gone.topics:
+            self._unlist(topic, broker_set)
+        self._queues -= len(gone.topics)
+        self._details -= sum(map(len, gone.topics)) + sum(map(_cost, gone.configs.values()))
         self.revision += 1
 
     def closed(self, channel: object, stays: Callable[[str], bool]) -> None:
@@ -239,11 +241,15 @@ class Announced:
         """
         known = self.sets[broker_set]
         known.told, known.version = True, table.data_version
+        topics, configs = known.topics, known.configs
         for topic in table.topic_config_table.values():
-            if all_new or topic.topic_name not in known.topics:
-                self._put(topic.topic_name, queues_of(broker_set, topic, read_only=read_only))
-                self._detailed(_cost(topic) - _cost(known.configs.get(topic.topic_name)))
-                known.configs[topic.topic_name] = topic
+            name = topic.topic_name
+            there, before = topics.get(name), configs.get(name)
+            if there is not None and not (all_new and _differs(topic, there, before, read_only=read_only)):
+                continue  # Most of a long table, whenever it is told again for one topic.
+            self._put(name, queues_of(broker_set, topic, read_only=read_only))
+            self._detailed(_cost(topic) - _cost(before))
+            configs[name] = topic
         for topic_name, mapping in table.topic_queue_mapping_info_map.items():
             if topic_name in known.topics:
                 self._map(topic_name, broker_set, mapping)
@@ -313,12 +319,16 @@ class Announced:
         self.sets[broker_set].revision += 1
         self.revision += 1
         self._queues -= 1
+        self._unlist(topic, broker_set)
+
+    def _unlist(self, topic: str, broker_set: str) -> None:
+        """It is not on that set any more, nor is a mapping of it."""
         holders = self.topics[topic]
         holders.discard(broker_set)
         if not holders:
             del self.topics[topic]
-        mapped = self.mappings.get(topic, {})
-        mapping = mapped.pop(broker_set, None)
+        mapped = self.mappings.get(topic)
+        mapping = None if mapped is None else mapped.pop(broker_set, None)
         if mapping is not None:
             self._details -= len(bytes(mapping))
             if not mapped:
@@ -329,10 +339,20 @@ def _cost(topic: AnnouncedTopic | None) -> int:
     """What is kept of a topic beside its name and its queues."""
     if topic is None:
         return 0
-    attributes = (topic.attributes or {}).items()
-    return len(topic.topic_filter_type or "") + sum(
-        ATTRIBUTE_COST + len(name) + len(value) for name, value in attributes
-    )
+    cost = len(topic.topic_filter_type or "")
+    for name, value in (topic.attributes or {}).items():
+        cost += ATTRIBUTE_COST + len(name) + len(value)
+    return cost
+
+
+def _differs(topic: AnnouncedTopic, queues: QueueData, before: AnnouncedTopic | None, *, read_only: bool) -> bool:
+    """Is it told otherwise than what is kept? Its queues in a route may have been changed by themselves (205, 217)."""
+    return (
+        topic.perm & ~WRITE if read_only else topic.perm,
+        topic.read_queue_nums,
+        topic.write_queue_nums,
+        topic.topic_sys_flag,
+    ) != (queues.perm, queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag) or topic != before
 
 
 def queues_of(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False) -> QueueData:

@@ -18,9 +18,11 @@ from quorate.gateway.remoting.naming import ASK_AGAIN_S, ASKED_MAX, WAITED_S
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.model.evolve import evolve
 from quorate.model.ordered import OrderedMap, building
+from quorate.model.routes import QueueData
 from quorate.model.state import KeyValue
 from quorate.node.announcements import announcements
 from quorate.slices import finished
+from quorate.wire.name_server import AnnouncedTopic
 from quorate.wire.remoting import FrameSplitter, Response, decode_request, encode_request
 from tests.unit.gateway.remoting.test_service import A1, A2, SET, Gateway, Peer
 
@@ -419,6 +421,42 @@ def test_what_is_said_again_is_read_once() -> None:
     assert gateway.addresses("t") is None
     gateway.announce(A1, 0, "t", "u")
     assert gateway.addresses("t") == {"0": A1}
+
+
+def test_of_a_table_that_is_told_again_what_differs_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker tells all of its topics when one of them has changed. What was changed here by itself (205) is as the
+    broker says again.
+    """
+    made: list[str] = []
+    queues_of = announced.queues_of
+
+    def counted(broker_set: str, topic: AnnouncedTopic, *, read_only: bool = False) -> QueueData:
+        made.append(topic.topic_name)
+        return queues_of(broker_set, topic, read_only=read_only)
+
+    monkeypatch.setattr(announced, "queues_of", counted)
+    gateway = Named()
+    assert gateway.announced is not None
+    names = [str(number) for number in range(100)]
+
+    def announce(counter: int, **changed: Any) -> list[str]:
+        wrapper = table(*names, counter=counter)
+        wrapper["topicConfigTable"]["7"] |= changed
+        made.clear()
+        fields = {"clusterName": "C", "brokerName": "b", "brokerAddr": A1, "brokerId": 0}
+        assert gateway.ask(103, {"topicConfigSerializeWrapper": wrapper}, **fields).code == 0
+        return list(made)
+
+    assert announce(1) == names
+    revision = gateway.announced.revision
+    assert (announce(2), gateway.announced.revision) == ([], revision)
+    assert (announce(3, perm=4), announce(4, perm=4, order=True)) == (["7"], ["7"])
+    known = gateway.announced.sets["b"]
+    assert (known.topics["7"].perm, known.configs["7"].order) == (4, True)
+    assert announce(5) == ["7"]
+    assert gateway.ask(205, brokerName="b").code == 0
+    assert announce(6) == names
+    assert known.topics["7"].perm == 6
 
 
 def test_what_is_kept_is_bounded() -> None:
