@@ -136,9 +136,11 @@ class FreshReader(Listener):
         self._alarm: float | None = None
         listeners.add(self)
 
-    def read(self, freshness: Freshness, seen: Seen, *, forward: bool = True) -> None:
-        """``forward=False``: linearizable only if this node leads."""
-        now = self._scheduler.monotonic()
+    def read(self, freshness: Freshness, seen: Seen, *, forward: bool = True, started: float | None = None) -> None:
+        """``forward=False``: linearizable only if this node leads. ``started``: since when the time of a wait for
+        an offset has run, where the request came earlier.
+        """
+        now = self._scheduler.monotonic() if started is None else started
         if freshness.at is not None:
             self._travel(freshness.at, now + self._past_timeout_s, seen, forward=forward)
         elif freshness.linearizable:

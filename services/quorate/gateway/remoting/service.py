@@ -126,8 +126,10 @@ class ControllerPort(Protocol):
 class FreshPort(Protocol):
     """The part of ``quorate.gateway.fresh.FreshReader`` that the gateway needs."""
 
-    def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
-        """A state as fresh as asked, or why there is none; ``seen`` is called once."""
+    def read(self, freshness: Freshness, seen: Seen, *, forward: bool, started: float | None = None) -> None:
+        """A state as fresh as asked, or why there is none; ``seen`` is called once. ``started``: since when its time
+        has run.
+        """
 
 
 def needed(value: _T | None, name: str) -> _T:
@@ -419,7 +421,9 @@ class RemotingService:
         told(outcome)
 
     def _registered(self, exchange: Exchange, name: str, broker_id: int, outcome: Outcome) -> None:
-        """Answer with what the broker's set looks like, as far as this node has applied the registration."""
+        """Answer with what the broker's set looks like, once this node has applied the registration; where it has not
+        within the time of the request, without it: the registration holds.
+        """
         if not isinstance(outcome, Answered):
             exchange.decided(outcome)
             return
@@ -433,7 +437,8 @@ class RemotingService:
                 message = Message(message.code, {**message.fields, **told}, body=message.body)
             exchange.reply(message)
 
-        self._fresh.read(Freshness(linearizable=False, min_offset=outcome.offset), seen, forward=False)
+        applied = Freshness(linearizable=False, min_offset=outcome.offset)
+        self._fresh.read(applied, seen, forward=False, started=exchange.started)
 
     def clean_broker_data(self, request: CleanBrokerDataRequest, body: bytes, exchange: Exchange) -> None:
         """1011."""

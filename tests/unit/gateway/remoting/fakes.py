@@ -30,7 +30,7 @@ class AtOnce:
     def __init__(self, controller: Viewed) -> None:
         self._controller = controller
 
-    def read(self, freshness: Freshness, seen: Seen, *, forward: bool) -> None:
+    def read(self, freshness: Freshness, seen: Seen, *, forward: bool, started: float | None = None) -> None:
         seen(self._controller.view())
 
 

@@ -1,15 +1,17 @@
 """Reads over remoting at a level of the caller's choice: as fresh as asked, stamped, or refused by name."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from quorate.controller.outcomes import Answered, Outcome
 from quorate.gateway.fresh import FreshReader
 from quorate.gateway.remoting.service import RemotingService
 from quorate.gateway.remoting.settings import RemotingSettings
 from quorate.history.settings import HistorySettings
-from quorate.metadata.commands import PutTopic
+from quorate.metadata.commands import BrokerIsRegistered, PutTopic
 from quorate.wire.remoting import FrameSplitter, HeaderType, Response, decode_request, decode_response, encode_request
 from tests.unit.controller.bench import Bench, Line
 from tests.unit.gateway.remoting.test_service import NODES, Peer
@@ -157,6 +159,30 @@ def test_at_least_waits_and_says_in_time_how_far_it_is() -> None:
         late = house.answer(number)
         assert (late.code, late.fields) == (2, {"endOffset": str(end)})
         assert (late.remark or "").startswith("behind: ")
+
+
+@pytest.mark.parametrize("late", [0.1, 0.0])
+def test_a_registration_is_answered_in_time_also_where_it_is_not_applied(
+    monkeypatch: pytest.MonkeyPatch, late: float
+) -> None:
+    """1003 with its topology, through a follower that lags: what the decision took of the time is gone. The answer is
+    Java's then.
+    """
+    house, ends = House(), list[Callable[[Outcome], None]]()
+    monkeypatch.setattr(house.bench.controller, "submit", lambda _command, _caller, done, **_: ends.append(done))
+    fields = {
+        "clusterName": "c", "brokerName": "a", "brokerId": "1", "brokerAddress": "127.0.0.1:30001",
+        "withTopology": "true",
+    }  # fmt: skip
+    (frame,) = FrameSplitter().feed(encode_request(1003, 7, fields))
+    house.service.handle(decode_request(frame), frame, house.peer)
+    house.bench.after(TIMEOUT_S - late)
+    (end,) = ends
+    end(Answered(BrokerIsRegistered("c", "a", None, None, None, (), 1), house.offset + 1))
+    assert house.peer.sent == []
+    house.bench.after(late + 0.01)
+    answer = house.answer()
+    assert (answer.code, "members" in answer.fields) == (0, False)
 
 
 def test_too_many_that_wait_are_told_to_come_again() -> None:
