@@ -15,7 +15,7 @@ from quorate.gateway.http.messages import Response
 from quorate.gateway.http.reading import count_brokers, living
 from quorate.gateway.http.routing import Call
 from quorate.metrics import LATENCY_BOUNDS_US, Histogram, Metrics
-from quorate.slices import Steps, in_slices
+from quorate.slices import Steps, finished, in_slices, sorting
 from quorate.wire.kafka import Api
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,6 +24,10 @@ JAVA_ROLES = {"not voting": 0, "candidate": 1, "follower": 2, "leader": 3}
 
 LINES_PER_STEP = 500
 """Of text made in one step: tens of microseconds."""
+SAMPLES_PER_STEP = 50
+"""Of one metric, that are written in one step."""
+ELECTIONS_PER_STEP = 100
+"""Of results of elections, that are counted or made samples of."""
 GONE_MAX = 1_000
 """Results of elections of sets that are gone, at most, before they become one sum."""
 
@@ -111,15 +115,17 @@ class Scrape(Listener):
                 result = "new_master_elected" if event.__class__ is MasterElected else "no_master_elected"
                 elections[event.cluster, event.broker_set, result] += 1
         if len(elections) > GONE_MAX + 2 * len(self._context.controller.state.broker_sets):
-            self._fold()
+            finished(self._folding())
 
-    def _fold(self) -> None:
+    def _folding(self) -> Steps[None]:
         """Sets that are gone are counted together, without a name: else new names would be new lines for ever."""
-        elections, sets = self._context.metrics.elections, self._context.controller.state.broker_sets
-        for cluster, name, result in list(elections):
-            found = sets.get(name)
-            if name and (found is None or found.cluster != cluster):
-                elections["", "", result] += elections.pop((cluster, name, result))
+        elections, controller = self._context.metrics.elections, self._context.controller
+        for seen, (cluster, name, result) in enumerate(list(elections), start=1):
+            found = controller.state.broker_sets.get(name)
+            if name and (found is None or found.cluster != cluster):  # It may be folded already, by another scrape.
+                elections["", "", result] += elections.pop((cluster, name, result), 0)
+            if seen % ELECTIONS_PER_STEP == 0:
+                yield
 
     def metrics(self, call: Call) -> None:
         """Everything, as of now; with ``brokers=0`` without what is told of each broker."""
@@ -230,21 +236,25 @@ class Scrape(Listener):
         out.add("counter", "request_total", "Remoting requests by type and how they ended.", requests)
         operations = [({**append, "dLedger_operation_status": status}, count) for status, count in ended.items()]
         out.add("counter", "dledger_op_total", "Log operations by how they ended.", operations)
-        self._fold()
-        elections = [
-            ({**common, "cluster": cluster, "broker_set": name, "election_result": result}, count)
-            for (cluster, name, result), count in sorted(metrics.elections.items())
-        ]
-        kept = {**common, "cluster": "", "broker_set": "", "election_result": "keep_current_master"}
-        elections.append((kept, metrics.refusals.get("MasterStillExists", 0)))
-        yield
-        out.add("counter", "election_total", "Elections by result.", elections)
-        yield
+        yield from self._elections(out, common)
         latencies = [
             ({**common, "request_type": kind}, histogram) for kind, histogram in sorted(metrics.request_us.items())
         ]
         out.histogram("request_latency", "Microseconds from request to answer.", latencies, 1)
         out.histogram("dledger_op_latency", "Microseconds from command to commit.", [(append, metrics.commit_us)], 1)
+
+    def _elections(self, out: Exposition, common: Labels) -> Steps[None]:
+        """Of every set, and what all that are gone add up to."""
+        metrics, samples = self._context.metrics, list[Sample]()
+        yield from self._folding()
+        for (cluster, name, result), count in (yield from sorting(tuple(metrics.elections.items()))):
+            labels = {**common, "cluster": cluster, "broker_set": name, "election_result": result}
+            samples.append((labels, count))
+            if len(samples) % ELECTIONS_PER_STEP == 0:
+                yield
+        kept = {**common, "cluster": "", "broker_set": "", "election_result": "keep_current_master"}
+        samples.append((kept, metrics.refusals.get("MasterStillExists", 0)))
+        yield from _added(out, "election_total", "Elections by result.", samples, kind="counter")
 
     def _active_brokers(self, out: Exposition, common: Labels) -> Steps[None]:
         view, samples = self._context.controller.view(), []
@@ -254,10 +264,10 @@ class Scrape(Listener):
         yield from _added(out, "active_broker_num", "Living brokers by set.", samples)
 
 
-def _added(out: Exposition, name: str, about: str, samples: Sequence[Sample]) -> Steps[None]:
-    """A gauge of as many samples as there are brokers, some of them a step."""
-    for at in range(0, max(len(samples), 1), 50):
-        out.add("gauge", name, about, samples[at : at + 50], head=at == 0)
+def _added(out: Exposition, name: str, about: str, samples: Sequence[Sample], *, kind: str = "gauge") -> Steps[None]:
+    """A metric of as many samples as there are brokers, or sets, some of them a step."""
+    for at in range(0, max(len(samples), 1), SAMPLES_PER_STEP):
+        out.add(kind, name, about, samples[at : at + SAMPLES_PER_STEP], head=at == 0)
         yield
 
 

@@ -14,7 +14,7 @@ from quorate.controller import Refused
 from quorate.events import SCHEMAS
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
-from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, interface
+from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, exposition, interface
 from quorate.gateway.http.answers import AnnouncedBroker, DataVersion, SettingItem
 from quorate.gateway.http.context import Announcements
 from quorate.gateway.http.messages import STATUS, Request, Response
@@ -36,6 +36,7 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
 from quorate.model.routes import QueueData
+from quorate.slices import Steps
 from quorate.wire.name_server import AnnouncedTopic
 from tests.plain_sums import plain_sums
 from tests.stand_ins import Heartbeat
@@ -1076,6 +1077,47 @@ def test_rocketmqs_metrics_say_what_happened() -> None:
         assert ended == [bench.metrics.commits, 1, 2]
         bench.engine.lose(2)
     assert bench.metrics.commits == 10  # The cluster, two leaders, two for each broker, one election.
+
+
+def test_a_step_of_a_scrape_looks_at_a_bounded_number_of_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be two lines for each of ten thousand sets, and as many names again of sets that are gone."""
+    house, lines, steps = House(), list[str](), list[int]()
+    house.bench.broker_set([Line()])
+    sliced, label = exposition.in_slices, exposition.labelled
+
+    def labelled(labels: exposition.Labels) -> str:
+        lines.append(label(labels))
+        return lines[-1]
+
+    def noted(steps_: Steps[bytes], *where: Any) -> None:
+        def counted() -> Steps[bytes]:
+            while True:
+                lines.clear()
+                try:
+                    waits = next(steps_)
+                except StopIteration as end:
+                    found: bytes = end.value
+                    return found
+                steps.append(len(lines))
+                yield waits
+
+        sliced(counted(), *where)
+
+    monkeypatch.setattr(exposition, "labelled", labelled)
+    monkeypatch.setattr(exposition, "in_slices", noted)
+    scraped(house)
+    few, most = len(steps), max(steps)
+    elections = house.bench.metrics.elections
+    for number in range(1000):
+        elections["c", "a", f"result-{number:04d}"] = elections["c", f"gone-{number}", "x"] = 1
+    steps.clear()
+    _, samples = scraped(house)
+    told = [dict(labels) for name, labels in samples if name == "election_total"]
+    results = [one["election_result"] for one in told if one["broker_set"] == "a"]
+    assert results == sorted(results) and len(results) == 1001
+    assert (len(told), elections["", "", "x"]) == (1003, 1000)
+    assert max(steps) <= max(most, exposition.SAMPLES_PER_STEP)
+    assert len(steps) - few > 2000 / exposition.ELECTIONS_PER_STEP + 1000 / exposition.ELECTIONS_PER_STEP
 
 
 def test_elections_of_sets_that_are_gone_are_one_count(monkeypatch: pytest.MonkeyPatch) -> None:
