@@ -8,7 +8,7 @@ Theory: ``encode_events`` puts bytes together without a Record in between; heade
 once. ``decode_events`` knows most of the headers before it reads them, and compares instead of parsing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from quorate.errors import UsageError
@@ -168,8 +168,12 @@ def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
     Raises BatchError for a batch that ``encode_events`` would not write, UnknownSchemaError for an event this build
     does not know; both are PeerError.
     """
+    return tuple(decoding_events(batch))
+
+
+def decoding_events(batch: bytes) -> Iterator[tuple[Stamp, Event]]:
+    """The same, one at a time: a batch may have thousands. What is wrong is raised where it stands."""
     info, first_ms = open_batch(batch)
-    events: list[tuple[Stamp, Event]] = []
     at = HEADER_BYTES
     for delta in range(info.count):
         try:
@@ -182,10 +186,9 @@ def decode_events(batch: bytes) -> tuple[tuple[Stamp, Event], ...]:
             raise BatchError(f"the event at {info.base_offset + delta} is malformed: {error}") from error
         if at != end or name != key(event):
             raise BatchError(f"the event at {info.base_offset + delta} has another's key, or more than its headers")
-        events.append((stamp, event))
+        yield stamp, event
     if at != len(batch):
         raise BatchError("bytes after the last record")
-    return tuple(events)
 
 
 def _read_stamp(batch: bytes, at: int, offset: int, time_ms: int, event: Event) -> tuple[Stamp, int]:

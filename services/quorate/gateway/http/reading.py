@@ -52,11 +52,13 @@ from quorate.model.queries import alive
 from quorate.model.rows import ROWS_PER_STEP, rows
 from quorate.model.state import BrokerSet, Election, Replica, State, Topic
 from quorate.slices import Steps
-from quorate.wire.avro import decode_events
+from quorate.wire.avro import decoding_events
 
 SHARDS_PER_STEP: Final = 256
 PAGE_BYTES: Final = 1 << 20
 """Of one page, after which there are more; one item there is always."""
+EVENTS_PER_STEP: Final = 64
+"""That are decoded, of a batch that may have thousands."""
 
 _T = TypeVar("_T")
 _N = TypeVar("_N", int, str)
@@ -486,11 +488,15 @@ class ReadHandlers:
         size = 1 if limit == 1 else self._context.settings.log_bytes_max
         yield lambda resume: log.ready(offset, size, resume, lambda: True)
         for batch in log.read(offset, size):
-            events += [(stamp, event) for stamp, event in decode_events(batch) if stamp.offset >= offset]
-            if len(events) >= limit:
-                break
+            for seen, (stamp, event) in enumerate(decoding_events(batch), start=1):
+                if stamp.offset >= offset:
+                    events.append((stamp, event))
+                if len(events) >= limit:
+                    return events
+                if seen % EVENTS_PER_STEP == 0:
+                    yield
             yield
-        return events[:limit]
+        return events
 
 
 def count_brokers(view: ReadView) -> Steps[BrokerCounts]:

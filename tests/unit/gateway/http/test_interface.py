@@ -1,6 +1,7 @@
 """Every path on a real controller: what it answers, how fresh it is, and what each kind of trouble is called."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,11 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.consensus.ports import Term
 from quorate.controller import Refused
-from quorate.events import SCHEMAS
+from quorate.events import SCHEMAS, Event, Stamp
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
-from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, exposition, interface
+from quorate.gateway.http import HttpContext, HttpSettings, NodeInfo, StorageInfo, exposition, interface, reading
 from quorate.gateway.http.answers import AnnouncedBroker, DataVersion, SettingItem
+from quorate.gateway.http.asking import Asking
 from quorate.gateway.http.context import Announcements
 from quorate.gateway.http.messages import STATUS, Request, Response
 from quorate.gateway.http.registry import Registry
@@ -24,6 +26,7 @@ from quorate.gateway.remoting.announced import Set, topic_told
 from quorate.metadata.commands import (
     ApplyBrokerId,
     CleanBrokerData,
+    DeleteKeys,
     ElectMaster,
     GrantLease,
     PutKey,
@@ -696,6 +699,41 @@ def test_the_log_can_be_read_through_and_from_its_end() -> None:
     assert [e["offset"] for e in house.get("/v1/log?from=-2")["events"]] == [end - 2, end - 1]
     assert house.get(f"/v1/log?from={end}")["events"] == []
     assert house.get("/v1/log?from=-1000")["events"][0]["offset"] == 0
+
+
+def test_a_step_of_a_page_of_the_log_decodes_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command may write thousands in a batch; what comes after the page is not decoded for it."""
+    house, decoded, steps = House(), list[int](), list[int]()
+    start = RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2)
+    house.bench.done(start)
+    house.bench.done(RaiseFeatureLevel(level=2))
+    for number in range(300):
+        house.bench.done(PutKey(key=b"k%d" % number))
+    first = house.bench.controller.offset
+    house.bench.done(DeleteKeys(key=b"k", range_end=b"l"))
+    decoding, made = reading.decoding_events, Asking.made
+
+    def one_by_one(batch: bytes) -> Iterator[tuple[Stamp, Event]]:
+        for stamp, event in decoding(batch):
+            decoded.append(stamp.offset)
+            yield stamp, event
+
+    def noted(steps_: Steps[object]) -> Steps[object]:
+        while True:
+            before = len(decoded)
+            try:
+                waits = next(steps_)
+            except StopIteration as end:
+                return end.value
+            steps.append(len(decoded) - before)
+            yield waits
+
+    monkeypatch.setattr(reading, "decoding_events", one_by_one)
+    monkeypatch.setattr(Asking, "made", lambda asking, call, steps: made(asking, call, noted(steps)))
+    page = house.get(f"/v1/log?from={first + 200}&limit=2")
+    assert [event["offset"] for event in page["events"]] == [first + 200, first + 201]
+    assert decoded == list(range(first, first + 202))
+    assert max(steps) == reading.EVENTS_PER_STEP
 
 
 def test_a_page_of_the_log_that_left_memory_is_read_beside_the_loop() -> None:
