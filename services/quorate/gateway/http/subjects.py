@@ -414,18 +414,18 @@ class Subjects(Registry):
             call.respond(registry_error(error(429, f"too many {operation}")))
         else:
             caller = Caller(PRINCIPAL, call.request.address)
-            request_id = call.request.headers.get("idempotency-key", "")
+            request_id, started = call.request.headers.get("idempotency-key", ""), context.scheduler.monotonic()
             self._commands.submit(
-                command, caller, lambda end: self._ended(call, end, told), cause="http", request_id=request_id
+                command, caller, lambda end: self._ended(call, end, told, started), cause="http", request_id=request_id
             )
 
-    def _ended(self, call: Call, outcome: Outcome, told: Callable[[Reply], object]) -> None:
+    def _ended(self, call: Call, outcome: Outcome, told: Callable[[Reply], object], started: float) -> None:
         match outcome:
             case Answered():
                 stamp = ("quorate-offset", str(outcome.offset))
                 answer = msgspec.structs.replace(registry_json(told(outcome.reply)), headers=(stamp,))
                 applied = Freshness(linearizable=False, min_offset=outcome.offset)
-                self._context.fresh.read(applied, lambda _: call.respond(answer))
+                self._context.fresh.read(applied, lambda _: call.respond(answer), started=started)
             case Refused(refusal, _):
                 call.respond(registry_error(refused(refusal)))
             case UnknownOutcome(reason):

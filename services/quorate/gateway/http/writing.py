@@ -212,15 +212,15 @@ class WriteHandlers:
         if not context.quota.admit(PRINCIPAL, operation):
             raise HttpError("throttled", f"too many {operation}")
         caller = Caller(PRINCIPAL, call.request.address)
-        request_id = call.request.headers.get("idempotency-key", "")
+        request_id, started = call.request.headers.get("idempotency-key", ""), context.scheduler.monotonic()
         self._commands.submit(
-            command, caller, lambda outcome: self._ended(call, outcome), cause="http", request_id=request_id
+            command, caller, lambda outcome: self._ended(call, outcome, started), cause="http", request_id=request_id
         )
 
-    def _ended(self, call: Call, outcome: Outcome) -> None:
+    def _ended(self, call: Call, outcome: Outcome, started: float) -> None:
         match outcome:
             case Answered():
-                self._answered(call, outcome)
+                self._answered(call, outcome, started)
             case Refused(refusal, _):
                 call.fail(refused(refusal))
             case NotLeader(leader_id):
@@ -232,7 +232,7 @@ class WriteHandlers:
             case UnknownOutcome(reason):
                 call.respond(failure(HttpError("unknown_outcome", reason)))
 
-    def _answered(self, call: Call, outcome: Answered) -> None:
+    def _answered(self, call: Call, outcome: Answered, started: float) -> None:
         """Answer once this node has applied it too, so that its client reads what it wrote; in time or not."""
 
         def end(view: ReadView | NotFresh) -> None:
@@ -245,7 +245,7 @@ class WriteHandlers:
             )
             call.respond(answer(done))
 
-        self._context.fresh.read(Freshness(linearizable=False, min_offset=outcome.offset), end)
+        self._context.fresh.read(Freshness(linearizable=False, min_offset=outcome.offset), end, started=started)
 
 
 _B = TypeVar("_B", bound=msgspec.Struct)

@@ -1,7 +1,7 @@
 """Every path on a real controller: what it answers, how fresh it is, and what each kind of trouble is called."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.consensus.ports import Term
-from quorate.controller import Refused
+from quorate.controller import Answered, Outcome, Refused
 from quorate.events import SCHEMAS, Event, Stamp
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.fresh import FreshReader
@@ -34,6 +34,7 @@ from quorate.metadata.commands import (
     RaiseFeatureLevel,
     RecordNodeStart,
     RegisterBroker,
+    TopicIs,
 )
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
@@ -680,6 +681,28 @@ def test_min_offset_waits_for_it() -> None:
     house.bench.after(2.5)
     assert error_of((never[0].status, json.loads(never[0].body))) == (504, "behind")
     assert json.loads(never[0].body)["error"]["end_offset"] == offset + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/topics/t", {"read_queues": 4, "write_queues": 4, "permission": 6}),
+        ("/config/t", {"compatibility": "FULL"}),
+    ],
+)
+def test_a_write_is_answered_in_time_also_where_it_is_not_applied(
+    monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    """Through a follower that lags: what the decision took of the time is gone, and its client waits 5 s at most."""
+    house, ends = House(), list[Callable[[Outcome], None]]()
+    monkeypatch.setattr(house.bench.controller, "submit", lambda _command, _caller, done, **_: ends.append(done))
+    answers = house.send("PUT", path, json.dumps(body).encode())
+    house.bench.after(SETTINGS.answer_timeout_s - 0.1)
+    (end,) = ends
+    end(Answered(TopicIs("t", changed=True), house.bench.controller.offset + 1))
+    assert answers == []
+    house.bench.after(0.11)
+    assert [answer.status for answer in answers] == [200]
 
 
 def test_the_log_can_be_read_through_and_from_its_end() -> None:
