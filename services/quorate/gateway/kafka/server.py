@@ -131,7 +131,7 @@ class KafkaServer(Listener[KafkaConnection]):
         self._describer = Describer(view, settings, access, self._reader, self._groups, self._offsets)
         self._groups_term = 0
         self._waiting: deque[_Waiting] = deque()
-        self._waking = False
+        self._waking = self._advanced_meanwhile = False
         view.hear(self._advanced)
 
     # Life.
@@ -342,9 +342,15 @@ class KafkaServer(Listener[KafkaConnection]):
 
     def _advanced(self, end_offset: int) -> None:
         """Events were applied: wake the long polls, after this turn's work."""
-        if self._waiting and not self._waking:
+        if self._waking:
+            self._advanced_meanwhile = True
+        elif self._waiting:
             self._waking = True
-            self.scheduler.call_soon(lambda: self._wake(len(self._waiting)))
+            self.scheduler.call_soon(self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._advanced_meanwhile = False
+        self._wake(len(self._waiting))
 
     def _wake(self, count: int) -> None:
         """Look at ``count`` waiting fetches, oldest first, within this turn's limits; the others come next turn."""
@@ -358,6 +364,8 @@ class KafkaServer(Listener[KafkaConnection]):
             budget -= sent or 0
         if count > 0 and self._waiting:
             self.scheduler.call_soon(lambda: self._wake(count))
+        elif self._advanced_meanwhile and self._waiting:  # Who was looked at before that, or came since.
+            self.scheduler.call_soon(self._wake_all)
         else:
             self._waking = False
 

@@ -1,15 +1,20 @@
 """How much one client gets of a turn: requests, bytes and time are bounded, and what comes meanwhile adds no turn."""
 
 import asyncio
+import random
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from quorate.gateway.kafka import KafkaSettings
+from quorate.gateway.access import NoQuota, OpenAccess
+from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
 from quorate.gateway.kafka.connection import KafkaConnection, Server
 from quorate.metrics import Metrics
 from quorate.wire.kafka import Api, Request, RequestHeader
 from quorate.wire.kafka_primitives import int32
+from quorate.wire.kafka_requests import FetchPartition, FetchRequest
+from tests.kafka_tools.fakes import TOPIC, FakeLog, FakeView
 from tests.unit.gateway.turns import Turns
 from tests.unit.wire.kafka_oracle import request_frame
 
@@ -100,3 +105,86 @@ def test_a_request_that_waits_ends_the_turn() -> None:
     scene.connection.reply(bytes(10))
     assert scene.served == 2
     assert scene.wire.sent > 0
+
+
+class Untimed(Turns):
+    """No time passes here, so no timer is due."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return cast(asyncio.TimerHandle, Untimer())
+
+
+class Untimer:
+    """The handle of a timer that is never due."""
+
+    def cancel(self) -> None: ...
+
+
+class Reader:
+    """A connection that counts its answers."""
+
+    open = True
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def guarded(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        return work
+
+    def reply(self, body: bytes | None) -> None:
+        self.answers += 1
+
+
+class Polls:
+    """A server of long polls and one hundred readers that wait for its first event."""
+
+    def __init__(self) -> None:
+        self.view = FakeView(FakeLog(), [KafkaNode(1, "h", 1)])
+        self.turns = Untimed()
+        self.server = KafkaServer(
+            self.view, KafkaSettings(), Metrics(), self.turns, random.Random(1), OpenAccess(), NoQuota()
+        )
+        self.readers = [Reader() for _ in range(100)]
+        for reader in self.readers:
+            self.ask(reader, 0)
+
+    def ask(self, reader: Reader, offset: int, min_bytes: int = 1) -> None:
+        topics = ((TOPIC, (FetchPartition(0, offset, 1 << 20),)),)
+        request = FetchRequest(30_000, min_bytes, 1 << 20, 0, 0, topics, "")
+        self.server.serve(cast(KafkaConnection, reader), RequestHeader(Api.FETCH, 11, 1, "x"), request)
+
+    def settle(self) -> None:
+        while self.turns.ready:
+            self.turns.turn()
+
+
+def test_an_event_that_comes_while_long_polls_are_woken_wakes_who_waits_for_it() -> None:
+    """Who was answered in the first turn of a wake and asks on at once hears of the event that is applied before the
+    last: not only of the one after it.
+    """
+    polls = Polls()
+    polls.view.append()
+    polls.turns.turn()
+    first = next(reader for reader in polls.readers if reader.answers)
+    polls.ask(first, 1)
+    polls.turns.turn()
+    assert not all(reader.answers for reader in polls.readers)
+    polls.view.append()
+    polls.settle()
+    assert (first.answers, {r.answers for r in polls.readers if r is not first}) == (2, {1})
+
+
+def test_a_long_poll_that_was_put_back_is_looked_at_again() -> None:
+    """It wants more bytes than there were when its turn came; they come while others are still woken."""
+    polls = Polls()
+    polls.view.append()
+    size = len(polls.view.log.batches[0])
+    patient = Reader()
+    polls.ask(patient, 0, size + 1)
+    polls.server._waiting.rotate(1)  # It is the first to be looked at.
+    polls.turns.turn()
+    assert patient.answers == 0
+    polls.view.append()
+    polls.settle()
+    assert patient.answers == 1
+    assert all(reader.answers == 1 for reader in polls.readers)
