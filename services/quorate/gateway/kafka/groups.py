@@ -543,9 +543,17 @@ class Groups:
                 group.take(member.id)
             if silent:
                 self._after_removal(group)
-            if not group.members and not group.expected:
+            if not group.members and not group.expected and self._forgotten(group):
                 del self._groups[group_id]
-                self._drop(group, _unheard)
+
+    def _forgotten(self, group: Group) -> bool:
+        """Does the cluster keep no members of it? Else they are removed, and looked for again in the next sweep: what
+        could not be written is tried again, or the next coordinator had them back.
+        """
+        key = group_rows.members_key(group.id)
+        if self._ledger.get(key) is not None and not self._ledger.pending(key):
+            self._ledger.put(key, None, _unheard)
+        return self._ledger.get(key) is None and not self._ledger.pending(key)
 
     def clear(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """This node no longer coordinates: send everyone away and forget everything."""
@@ -641,4 +649,4 @@ def _restored(group_id: str, kept: KeptMembers, one: KeptMember) -> Member:
 
 
 def _unheard(_: object) -> None:
-    """Nobody waits for this to be written."""
+    """Nobody waits for this to be written; the next sweep looks again."""

@@ -543,8 +543,10 @@ def test_nothing_is_kept_of_a_group_that_ended_before_it_was_kept() -> None:
     room.sync(member, {member.member_id: b"mine"})
     assert room.leave(member.member_id) == 0
     room.sweep_for(1)
-    assert len(room.groups) == 0
     room.ledger.release()
+    room.ledger.held = False
+    room.sweep_for(1)
+    assert len(room.groups) == 0
     assert not room.ledger.rows
 
 
@@ -553,6 +555,41 @@ NOT_KEPT = [
     (WriteResult.NOT_LEADER, ErrorCode.NOT_COORDINATOR),
     (WriteResult.LATE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
 ]
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome, _ in NOT_KEPT])
+def test_members_that_could_not_be_forgotten_are_forgotten_at_the_next_sweep(outcome: WriteResult) -> None:
+    """Or the next coordinator had them back: a group of members that left long ago."""
+    room = Room()
+    for member in room.stable_pair():
+        assert room.leave(member.member_id) == 0
+    room.ledger.outcome = outcome
+    room.sweep_for(1)
+    room.ledger.outcome = WriteResult.DONE
+    room.sweep_for(1)
+    assert len(room.groups) == 0
+    assert not room.ledger.rows
+    room.groups = room.coordinator()
+    assert room.groups.members == 0
+    assert room.commit(None) == 0
+
+
+def test_who_joins_while_a_group_is_forgotten_is_kept() -> None:
+    """The removal of the members before it is written first; nothing removes the new one's row."""
+    room = Room()
+    for member in room.stable_pair():
+        room.leave(member.member_id)
+    room.ledger.held = True
+    room.sweep_for(1)
+    answers = room.join()
+    room.after(0.2)
+    waiting = room.sync(answers[0], {answers[0].member_id: b"mine"})
+    room.ledger.release()
+    room.ledger.held = False
+    room.sweep_for(2)
+    assert waiting == [(0, b"mine")]
+    room.groups = room.coordinator()
+    assert room.beat(answers[0]) == 0
 
 
 def test_a_place_taken_over_is_told_when_it_is_kept() -> None:
