@@ -71,6 +71,8 @@ class KafkaConnection(asyncio.Protocol):
         """Serving, or about to in the next turn."""
         self._reading = True
         self._stuck_since: float | None = None
+        self._unsent = 0
+        """Bytes that it had not taken when that was last looked at."""
         self._frame_since: float | None = None
         self._ending: Ending | None = None
         self._since = self._used_at = server.scheduler.monotonic()
@@ -118,6 +120,7 @@ class KafkaConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read: serve nothing more until it does."""
         self._stuck_since = self._server.scheduler.monotonic()
+        self._unsent = self._transport.get_write_buffer_size() if self._transport else 0
 
     def resume_writing(self) -> None:
         """It reads again."""
@@ -249,7 +252,7 @@ class KafkaConnection(asyncio.Protocol):
         limits = self._server.settings
         if self._ending is not None:
             return self._ending.overdue(now)
-        if self._stuck_since is not None and now - self._stuck_since > limits.write_timeout_s:
+        if self._takes_nothing(now):
             return True
         if self._header is not None:
             return False
@@ -257,3 +260,12 @@ class KafkaConnection(asyncio.Protocol):
             return True
         silent = self._used_at == self._since and self._frame_since is None
         return now - self._used_at > (limits.first_byte_timeout_s if silent else limits.idle_timeout_s)
+
+    def _takes_nothing(self, now: float) -> bool:
+        """Has it taken nothing of its answers for too long? One batch may take it long, and is never split."""
+        if self._stuck_since is None or self._transport is None:
+            return False
+        before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
+        if self._unsent < before:
+            self._stuck_since = now
+        return now - self._stuck_since > self._server.settings.write_timeout_s

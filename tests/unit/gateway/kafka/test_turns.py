@@ -20,15 +20,19 @@ from tests.unit.wire.kafka_oracle import request_frame
 
 
 class Wire:
-    """A transport that takes everything."""
+    """A transport that takes everything; ``unread`` is what it says that it still has."""
 
     sent = 0
+    unread = 0
 
     def get_extra_info(self, name: str) -> object:
         return ("127.0.0.1", 1)
 
     def write(self, data: bytes) -> None:
         self.sent += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def pause_reading(self) -> None: ...
 
@@ -105,6 +109,23 @@ def test_a_request_that_waits_ends_the_turn() -> None:
     scene.connection.reply(bytes(10))
     assert scene.served == 2
     assert scene.wire.sent > 0
+
+
+def test_a_client_that_takes_a_long_answer_slowly_is_not_hung_up_on() -> None:
+    """The deadline begins again with every byte it takes; one that takes none has it, however much it took before."""
+    scene = Scene(write_timeout_s=30.0)
+    scene.scheduler.advance(0.1)
+    scene.ask(1)
+    scene.wire.unread = 4 << 20
+    scene.connection.pause_writing()
+    for _ in range(40):
+        scene.scheduler.advance(1.0)
+        scene.wire.unread -= 100_000
+        assert not scene.connection.overdue(scene.scheduler.monotonic())
+    scene.scheduler.advance(29.0)
+    assert not scene.connection.overdue(scene.scheduler.monotonic())
+    scene.scheduler.advance(2.0)
+    assert scene.connection.overdue(scene.scheduler.monotonic())
 
 
 class Untimed(Turns):
