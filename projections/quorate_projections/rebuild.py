@@ -1,7 +1,8 @@
 """``quorate projections rebuild``: all rows again from offset 0, in a generation beside the current one.
 
 Rules: the worker goes on serving the current generation meanwhile; the new one becomes current only when it has reached
-the end of the log, and the worker then follows by itself. Broken off, it leaves everything as it was.
+the end of the log, and the worker then follows by itself. Broken off, it leaves everything as it was; so it does where
+the log is not the one that the current rows were made from, or does not hold all that they reflect.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from quorate.errors import PeerError, QuorateError
 from quorate.resolving import resolver
 from quorate_projections.folding import Folding
 from quorate_projections.generations import Busy, Generations
-from quorate_projections.reader import prepare
+from quorate_projections.reader import LogReader, OtherLogError, prepare
 from quorate_projections.settings import ProjectionSettings
-from quorate_projections.store import RowStore
+from quorate_projections.store import Position, RowStore, stored_position
 
 DONE: Final = 0
 
@@ -36,11 +37,12 @@ def rebuild(settings: ProjectionSettings, saved: Callable[[int, int], None], mon
     """Make and switch; ``saved`` is told (position, end) in Kafka offsets. Raises RebuildError, Busy, StorageError."""
     generations = Generations(Path(settings.data_dir))
     with generations.lock("rebuild"):
+        current = stored_position(generations.path(generations.current))
         name = generations.fresh()
         store = RowStore(generations.path(name), cache_rows=settings.cache_rows)
         folding = Folding(store, resolver(settings.node))
         try:
-            _fill(settings, folding, saved, monotonic)
+            _fill(settings, folding, current, saved, monotonic)
         except BaseException:
             store.close()
             generations.remove(name)
@@ -54,18 +56,38 @@ def rebuild(settings: ProjectionSettings, saved: Callable[[int, int], None], mon
 def _fill(
     settings: ProjectionSettings,
     folding: Folding,
+    current: Position | None,
     saved: Callable[[int, int], None],
     monotonic: Callable[[], float],
 ) -> None:
     def progress(end: int) -> None:
         saved(folding.store.position.kafka, end)
 
+    async def fill() -> None:
+        if current is not None:
+            await _compare(settings, current, monotonic)
+        await prepare(settings, folding, monotonic, progress, lambda: False)
+
     try:
-        asyncio.run(prepare(settings, folding, monotonic, progress, lambda: False))
+        asyncio.run(fill())
     except (KafkaError, PeerError, UnreachedError, OSError) as error:
         raise RebuildError(f"{','.join(settings.bootstrap)}: {error}") from error
     if folding.failed is not None:
         raise RebuildError(f"event {folding.failed.offset}: {folding.failed.reason}")
+    if folding.store.position.events == 0:
+        raise RebuildError(f"{','.join(settings.bootstrap)}: {settings.topic} has no events")
+
+
+async def _compare(settings: ProjectionSettings, current: Position, monotonic: Callable[[], float]) -> None:
+    """Is it the log of the rows that would be replaced, and all that they reflect? Raises RebuildError if not."""
+    async with LogReader(settings, monotonic) as reader:
+        try:
+            place = await reader.place(current)
+        except OtherLogError as error:
+            source, folder = ",".join(settings.bootstrap), settings.data_dir
+            raise RebuildError(f"{source}: {error}; to begin with another log, delete {folder}") from error
+    if place is None:
+        raise RebuildError(f"{','.join(settings.bootstrap)}: the log ends before the {current.events} events reflected")
 
 
 def _tidy(generations: Generations, name: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from rocksdict import Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import AccessType, Options, Rdict, ReadOptions, WriteBatch
 
 from quorate.errors import StorageError, UsageError
 from quorate.model.entity import MODEL_VERSION
@@ -206,6 +206,21 @@ class RowStore:
         """A row from its JSON."""
         value: msgspec.Struct = self._decoders[view].decode(row)
         return value
+
+
+def stored_position(path: Path) -> Position | None:
+    """What the rows there reflect, also while another process has them open, and whatever folds made them; None: none
+    can be read.
+    """
+    if not path.is_dir():
+        return None
+    try:
+        rows = Rdict(str(path), _options(), access_type=AccessType.read_only())
+        stored = rows.get(META)
+        rows.close()
+        return None if stored is None else msgspec.json.decode(stored, type=Position)
+    except Exception:  # noqa: BLE001  rocksdict raises plain Exception.
+        return None
 
 
 def _options() -> Options:

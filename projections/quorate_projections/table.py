@@ -345,6 +345,11 @@ class EventTable(faust.GlobalTable):
                 lambda _: None,
                 lambda: self.should_stop,
             )
+        except OtherLogError as error:  # Of the rows beside ours: those that are served go on.
+            folding.store.close()
+            self._ignored = name
+            self.log.warning("generation %s is not served: %s", name, error)
+            return
         except BaseException:
             folding.store.close()
             raise
