@@ -25,7 +25,8 @@ DIRECTORY = bytes(range(16))
 def test_list_groups(api: Api, version: int) -> None:
     """Names and protocol types; states from version 4, types from version 5."""
     groups = [ListedGroup("a", "consumer", "Stable"), ListedGroup("b", "", "Empty")]
-    found = decoded(api, version, responses.list_groups(version, groups))
+    listed = [responses.listed_group(version, group) for group in groups]
+    found = decoded(api, version, responses.list_groups(version, listed))
     assert [(g["group_id"], g["protocol_type"]) for g in found["groups"]] == [("a", "consumer"), ("b", "")]
     assert [g.get("group_state") for g in found["groups"]] == (["Stable", "Empty"] if version >= 4 else [None, None])
     assert [g.get("group_type") for g in found["groups"]] == ["classic" if version >= 5 else None] * 2

@@ -1,7 +1,8 @@
 """Answers for administrators' tools and UIs: the cluster, the quorum, configurations, members of groups.
 
-Rules: pure reading; nothing here waits or changes anything. Every node tells of the cluster and of itself; only the
-coordinator tells of groups, as in Kafka. A config is told only if it is true of this node or this log.
+Rules: pure reading; nothing here waits or changes anything, and what may be long is made in steps. Every node tells of
+the cluster and of itself; only the coordinator tells of groups, as in Kafka. A config is told only if it is true of
+this node or this log.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from quorate.gateway.kafka.once import once
 from quorate.gateway.kafka.reading import LogReader
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import LogView
+from quorate.slices import Steps, sorting
 from quorate.wire import kafka_admin_responses as responses
 from quorate.wire.kafka import ErrorCode
 from quorate.wire.kafka_admin_responses import (
@@ -42,6 +44,8 @@ BROKERS = 1
 """``EndpointType``."""
 TOPIC_CONFIG, BROKER_CONFIG = 2, 4
 """``ConfigResource.Type``."""
+GROUPS_PER_STEP = 64
+"""Of a list of groups."""
 _BOOLEAN, _STRING, _INT, _LONG, _LIST = 1, 2, 3, 5, 7
 """``ConfigType``."""
 
@@ -67,19 +71,25 @@ class Describer:
 
     # Groups.
 
-    def list_groups(self, version: int, request: ListGroupsRequest, principal: str) -> bytes:
-        """Groups with members, and those that only keep a position."""
+    def list_groups(self, version: int, request: ListGroupsRequest, principal: str) -> Steps[bytes]:
+        """Groups with members, and those that only keep a position, as of the first step: there may be very many."""
         groups = {name: ListedGroup(name, g.protocol_type, STATES[g.state]) for name, g in self._groups.all()}
-        for name in self._offsets.of_groups():
+        for count, name in enumerate(self._offsets.of_groups(), 1):
             groups.setdefault(name, ListedGroup(name, "consumer", STATES["empty"]))
-        wanted = [
-            group
-            for name, group in sorted(groups.items())
-            if (not request.states or group.state.lower() in request.states)
-            and (not request.types or "classic" in request.types)
-            and self._access.authorize(principal, "ReadGroup", f"group/{name}")
-        ]
-        return responses.list_groups(version, wanted)
+            if count % GROUPS_PER_STEP == 0:
+                yield
+        ordered, listed = (yield from sorting(groups)), list[bytes]()
+        for count, name in enumerate(ordered, 1):
+            group = groups[name]
+            if (
+                (not request.states or group.state.lower() in request.states)
+                and (not request.types or "classic" in request.types)
+                and self._access.authorize(principal, "ReadGroup", f"group/{name}")
+            ):
+                listed.append(responses.listed_group(version, group))
+            if count % GROUPS_PER_STEP == 0:
+                yield
+        return responses.list_groups(version, listed)
 
     def describe_groups(self, version: int, request: DescribeGroupsRequest, principal: str, error: ErrorCode) -> bytes:
         """``error``: why this node does not coordinate, if it does not.

@@ -29,6 +29,7 @@ from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.gateway.kafka.view import KafkaNode, LogView
 from quorate.gateway.listener import Listener
 from quorate.metrics import Metrics
+from quorate.slices import in_slices
 from quorate.wire import kafka_admin_responses as admin_responses
 from quorate.wire import kafka_responses as responses
 from quorate.wire.kafka import WINDOW, ErrorCode, Request, RequestHeader
@@ -185,8 +186,11 @@ class KafkaServer(Listener[KafkaConnection]):
                 self._refuse_produce(connection, version, request)
             case FindCoordinatorRequest():
                 connection.reply(self._coordinator(version, request))
-            case ListGroupsRequest() | DescribeGroupsRequest():
-                connection.reply(self._tell_groups(version, request))
+            case ListGroupsRequest():
+                self._list_groups(connection, version, request)
+            case DescribeGroupsRequest():
+                error = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
+                connection.reply(self._describer.describe_groups(version, request, PRINCIPAL, error))
             case DeleteGroupsRequest():
                 self._delete_groups(connection, version, request)
             case DescribeConfigsRequest():
@@ -214,20 +218,20 @@ class KafkaServer(Listener[KafkaConnection]):
 
     # What tools ask.
 
-    def _tell_groups(self, version: int, request: ListGroupsRequest | DescribeGroupsRequest) -> bytes:
+    def _list_groups(self, connection: KafkaConnection, version: int, request: ListGroupsRequest) -> None:
         """The coordinator knows. Who asks for a list asks every node: those that know another to coordinate have none.
         A node that knows of no other says so, for perhaps nobody tells of them: tools then ask it again.
         """
-        error = ErrorCode.NONE if self._coordinates() else self._not_coordinator()
-        if isinstance(request, DescribeGroupsRequest):
-            return self._describer.describe_groups(version, request, PRINCIPAL, error)
-        if not error:
-            return self._describer.list_groups(version, request, PRINCIPAL)
+        if self._coordinates():
+            listing = self._describer.list_groups(version, request, PRINCIPAL)
+            in_slices(listing, self.scheduler, connection.guarded(lambda made: connection.reply(made())))
+            return
+        error = self._not_coordinator()
         if error == ErrorCode.NOT_COORDINATOR:
             leader = self._leader()
             other = leader is not None and leader.node_id != self._view.node_id
             error = ErrorCode.NONE if other else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return admin_responses.list_groups(version, [], error)
+        connection.reply(admin_responses.list_groups(version, [], error))
 
     def _delete_groups(self, connection: KafkaConnection, version: int, request: DeleteGroupsRequest) -> None:
         """Every group gets its own answer; the last of them to come sends them all."""

@@ -10,13 +10,16 @@ import pytest
 from quorate.gateway.access import NoQuota, OpenAccess
 from quorate.gateway.kafka import KafkaNode, KafkaServer, KafkaSettings
 from quorate.gateway.kafka.connection import KafkaConnection, Server
+from quorate.gateway.kafka.describing import GROUPS_PER_STEP
+from quorate.gateway.kafka.group_rows import KeptOffset, encode, offset_key
 from quorate.metrics import Metrics
+from quorate.slices import TURN_S
 from quorate.wire.kafka import Api, Request, RequestHeader
 from quorate.wire.kafka_primitives import int32
-from quorate.wire.kafka_requests import FetchPartition, FetchRequest
+from quorate.wire.kafka_requests import FetchPartition, FetchRequest, ListGroupsRequest
 from tests.kafka_tools.fakes import TOPIC, FakeLog, FakeView
 from tests.unit.gateway.turns import Turns
-from tests.unit.wire.kafka_oracle import request_frame
+from tests.unit.wire.kafka_oracle import decoded, request_frame
 
 
 class Wire:
@@ -142,18 +145,20 @@ class Untimer:
 
 
 class Reader:
-    """A connection that counts its answers."""
+    """A connection that counts its answers, and has the last."""
 
     open = True
 
     def __init__(self) -> None:
         self.answers = 0
+        self.answer: bytes | None = None
 
     def guarded(self, work: Callable[..., Any]) -> Callable[..., Any]:
         return work
 
     def reply(self, body: bytes | None) -> None:
         self.answers += 1
+        self.answer = body
 
 
 class Polls:
@@ -209,3 +214,35 @@ def test_a_long_poll_that_was_put_back_is_looked_at_again() -> None:
     polls.settle()
     assert patient.answers == 1
     assert all(reader.answers == 1 for reader in polls.readers)
+
+
+class Slow:
+    """Access for everybody, which takes its time, and counts."""
+
+    def __init__(self, clock: Turns) -> None:
+        self.asked = 0
+        self._clock = clock
+
+    def authorize(self, principal: str, operation: str, resource: str) -> bool:
+        self.asked += 1
+        self._clock.advance(0.000_01)
+        return True
+
+
+def test_a_long_list_of_groups_is_made_over_many_turns() -> None:
+    """As many as are kept by default; every other connection has its turn between two steps of it."""
+    view, turns = FakeView(FakeLog(), [KafkaNode(1, "h", 1)]), Untimed()
+    names = [f"group-{number:05d}" for number in range(20_000)]
+    for name in names:
+        view.groups.rows[offset_key(name)] = encode(KeptOffset(1, 1, "", 0))
+    access, reader = Slow(turns), Reader()
+    server = KafkaServer(view, KafkaSettings(), Metrics(), turns, random.Random(1), access, NoQuota())
+    header = RequestHeader(Api.LIST_GROUPS, 5, 1, "x")
+    server.serve(cast(KafkaConnection, reader), header, ListGroupsRequest())
+    before, most = access.asked, access.asked
+    while turns.ready:
+        turns.turn()
+        before, most = access.asked, max(most, access.asked - before)
+    assert reader.answer is not None
+    assert [group["group_id"] for group in decoded(Api.LIST_GROUPS, 5, reader.answer)["groups"]] == names
+    assert most <= TURN_S / 0.000_01 + GROUPS_PER_STEP
