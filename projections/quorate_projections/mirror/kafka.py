@@ -20,7 +20,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from quorate_projections.mirror.ports import Event, FencedError, ForeignLogError, MirrorError, NodeReport
-from quorate_projections.mirror.settings import EVENTS_TOPIC, MirrorSettings
+from quorate_projections.mirror.settings import MirrorSettings
 
 OFFSET_HEADER = "offset"
 LOOK_BACK = 64
@@ -76,19 +76,23 @@ def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
 
 
 class EventSource:
-    """Implements ports.Source: the topic of one node."""
+    """Implements ports.Source: the topic of one node, which has one only and says how it is called there."""
 
     def __init__(self, standing: NodeReport, settings: MirrorSettings, now: Callable[[], float]) -> None:
         self._settings = settings
         self._now = now
         with _named("the event topic"):
             self._consumer = _reader(standing.kafka, **{"receive.message.max.bytes": 100_000_000})
+        self._topic = ""
         self._end = -1
 
     def seek(self, offset: int) -> None:
         """Read from this event on."""
         with _named("the event topic"):
-            self._consumer.assign([TopicPartition(EVENTS_TOPIC, 0, offset)])
+            if not self._topic:
+                named = self._consumer.list_topics(timeout=self._settings.deadline_s).topics
+                self._topic = next(iter(named), self._settings.topic)
+            self._consumer.assign([TopicPartition(self._topic, 0, offset)])
 
     def read(self, most: int, wait_s: float) -> Sequence[Event]:
         """The next events in order, at most ``most``; empty after ``wait_s`` without any. Raises MirrorError."""
@@ -102,7 +106,7 @@ class EventSource:
             elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own code
                 raise MirrorError(f"the event topic: {error}")
         with _named("the event topic"):
-            _, high = self._consumer.get_watermark_offsets(TopicPartition(EVENTS_TOPIC, 0), cached=True)
+            _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), cached=True)
         self._end = max(self._end, high)
         return events
 
