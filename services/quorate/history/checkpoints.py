@@ -14,6 +14,7 @@ key, a row (offset: 64 bits).
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from quorate.clock import Scheduler
 from quorate.consensus.ports import Store, StoreOp
@@ -49,6 +50,8 @@ class Checkpoints(Listener):
         self._remove_torn()
         self.offsets = [key_offset(key) for key, _ in store.scan("history", MARK, bytes((MARK[0] + 1,)))]
         """Where there is one, ascending."""
+        self._forgotten: set[int] = set()
+        """Of these there are rows, and a note."""
         self._writing = False
         self._stopped = False
         self._due = 0
@@ -86,8 +89,9 @@ class Checkpoints(Listener):
     def _write(self, offset: int, pairs: Iterator[Pair], expected: int | None) -> Steps[bool]:
         place, total = offset_key(offset), 0
         ops = [StoreOp("history", NOTE + place, b"")]
-        for key, value in pairs:
-            total += digest("rows", key, value)
+        left_over = self.rows(offset) if offset in self._forgotten else iter(())
+        for key, value in chain(((key, None) for key, _ in left_over), pairs):
+            total += 0 if value is None else digest("rows", key, value)
             ops.append(StoreOp("history", ROW + place + key, value))
             if len(ops) >= ROWS_PER_STEP:
                 self._store.write(ops)
@@ -111,6 +115,7 @@ class Checkpoints(Listener):
         except Exception as error:  # noqa: BLE001 - the store failed, or its rows cannot be explained: fail-stop
             self._on_fatal(error)
             return
+        self._forgotten.discard(offset)
         insort(self.offsets, offset)
         self._set_due()
 
@@ -120,10 +125,13 @@ class Checkpoints(Listener):
         return self.offsets[position - 1] if position else None
 
     def forget(self, offset: int) -> None:
-        """Its rows are not those that were written: use it no more. The next start removes them."""
+        """Its rows are not those that were written: use it no more. They are removed by the next start, or before it is
+        written again.
+        """
         if offset not in self.offsets:
             return  # Another replay has met it too.
         self.offsets.remove(offset)
+        self._forgotten.add(offset)
         place = offset_key(offset)
         try:
             self._store.write([StoreOp("history", NOTE + place, b""), StoreOp("history", MARK + place, None)])

@@ -338,6 +338,37 @@ def test_a_checkpoint_that_does_not_add_up_is_not_used(what: str, how_many: int)
     assert times.fatal == again.fatal == []
 
 
+@pytest.mark.parametrize("what", ["a row changed", "a row lost", "a row too many"])
+def test_a_checkpoint_that_was_forgotten_is_written_anew(what: str) -> None:
+    """The replay from the one before passes its place and keeps it, without what was wrong: the next question begins
+    there, here and after a restart.
+    """
+    times = lived()
+    store, offset = times.bench.store, times.checkpoints.offsets[-1]
+    key, _ = next(store.scan("history", ROW + offset_key(offset)))
+    match what:
+        case "a row changed":
+            op = StoreOp("history", key, b"\0")
+        case "a row lost":
+            op = StoreOp("history", key, None)
+        case _:
+            op = StoreOp("history", key + b"!", b"\0")
+    store.write([op])
+    for told_of in ([offset], []):
+        times.past._states.clear()
+        for runner in times.past._runners:
+            runner.close()
+        with capture_logs() as logged:
+            view = at(times, offset + 1)
+        assert plain(view.state) == plain(times.folded(offset + 1))
+        assert [line["offset"] for line in logged] == told_of
+        assert offset in times.checkpoints.offsets
+    again = Times(times.bench, SMALL)
+    pairs = sorted(again.checkpoints.rows(offset))
+    assert pairs == sorted(rows(times.folded(offset)))
+    assert times.fatal == again.fatal == []
+
+
 def test_checkpoints_get_rarer_as_the_state_grows() -> None:
     """They must not need more room than the events: at least four events for each row."""
     times = lived(HistorySettings(checkpoint_events=1), topics=0)
