@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from quorate.clock import Scheduler
@@ -32,7 +34,8 @@ def spawn(nice: int) -> Started:
     """A process, and our end of its socket. Raises OSError. Takes milliseconds: not for the loop."""
     ours, its = socket.socketpair()
     try:
-        words = [sys.executable, "-m", "quorate.history.worker", str(nice)]
+        # -P: nothing is imported from the directory the node runs in, as by the node itself.
+        words = [sys.executable, "-P", "-m", "quorate.history.worker", str(nice)]
         process = subprocess.Popen(words, stdin=its.fileno(), stdout=subprocess.DEVNULL)  # noqa: S603 - our own
     except OSError:
         ours.close()
@@ -51,12 +54,18 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 class ProcessLink(asyncio.Protocol):
-    """``Link`` to one process."""
+    """``Link`` to one process; ``over`` is called when nothing comes from it any more, maybe more than once."""
 
     def __init__(
-        self, listener: Listener, loop: asyncio.AbstractEventLoop, scheduler: Scheduler, settings: HistorySettings
+        self,
+        listener: Listener,
+        loop: asyncio.AbstractEventLoop,
+        scheduler: Scheduler,
+        settings: HistorySettings,
+        over: Callable[[], None],
     ) -> None:
         self._listener: Listener | None = listener
+        self._over = over
         self._loop = loop
         self._scheduler = scheduler
         self._settings = settings
@@ -107,6 +116,7 @@ class ProcessLink(asyncio.Protocol):
         self._listener = None
         if self._transport is not None:
             self._transport.abort()
+        self._over()
 
     # -- asyncio.Protocol
 
@@ -181,6 +191,7 @@ class ProcessLink(asyncio.Protocol):
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.gone(reason)
+        self._over()
 
 
 class Processes:
@@ -194,9 +205,9 @@ class Processes:
         self._reaping: set[asyncio.Task[None]] = set()
 
     def start(self, listener: Listener) -> Link:
-        """A new process; those that ended before are reaped."""
-        self._reap()
-        link = ProcessLink(listener, self._loop, self._scheduler, self._settings)
+        """A new process; it is reaped when it has ended."""
+        reap = partial(self._scheduler.call_soon, self._reap)
+        link = ProcessLink(listener, self._loop, self._scheduler, self._settings, reap)
         self._links.append(link)
         return link
 
@@ -209,7 +220,7 @@ class Processes:
 
     async def stop(self) -> None:
         """End all of them, and wait until they are gone."""
-        for link in self._links:
+        links, self._links = self._links, []
+        for link in links:
             link.close()
-        await asyncio.gather(*(link.ended() for link in self._links), *self._reaping)
-        self._links.clear()
+        await asyncio.gather(*(link.ended() for link in links), *self._reaping)
