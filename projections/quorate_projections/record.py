@@ -10,10 +10,11 @@ from quorate.errors import PeerError
 from quorate.events import DecodeError, Event, Stamp, decode
 
 Headers = Sequence[tuple[str, bytes]]
+"""In a Kafka that others write to as well a value may be None."""
 
 
 class RecordError(PeerError):
-    """A record that is no event of ours: a header is missing or no number, or the value cannot be read."""
+    """A record that is no event of ours: a header is missing, null or no number, or the value cannot be read."""
 
 
 def event_offset(headers: Headers) -> int:
@@ -23,7 +24,7 @@ def event_offset(headers: Headers) -> int:
         if name != "offset":
             text = dict(headers)["offset"]
         return int(text)
-    except (IndexError, KeyError, ValueError) as error:
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"a record without an event offset: {error!r}") from error
 
 
@@ -39,7 +40,7 @@ def read_stamp(headers: Headers) -> Stamp:
             cause=str(values["cause"], "utf-8"),
             request_id=str(values["request_id"], "utf-8"),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"a record without a whole stamp: {error!r}") from error
 
 

@@ -207,7 +207,10 @@ def test_a_failing_fold_stands_still_changes_nothing_and_says_so(tmp_path: Path)
     [
         ((), b"", "without an event offset"),
         ((("offset", b"x"),), b"", "without an event offset"),
+        ((("offset", None),), b"", "without an event offset"),
+        ((("offset", b"0"), ("term", None), ("time_ms", b"1")), b"", "without a whole stamp"),
         ((("offset", b"0"),), b"", "without a whole stamp"),
+        ((*records(6, 1)[0].headers[:3], ("principal", None)), b"", "without a whole stamp"),
         (None, b"\x00\x00\x00\xff\xff\x00", "cannot be read"),
         (None, None, "cannot be read"),
         (None, b"\x01\x00\x00\x00\x01", "cannot be read"),
