@@ -333,7 +333,7 @@ class Replay:
     def _BrokerRegistered(self, e: Row, at: Row) -> None:  # noqa: N802
         self._announced(e, at, e["address"])
         broker = self._broker(e)
-        if broker["state"] != "down":
+        if broker["state"] == "applied":
             broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
 
     def _BrokerLifeBegan(self, e: Row, at: Row) -> None:  # noqa: N802
@@ -367,7 +367,8 @@ class Replay:
         if broker["state"] == "down":
             broker["down_ms"] += at["ms"] - broker["recent"][-1]["fenced_ms"]
             broker["recent"][-1] |= {"unfenced_offset": at["offset"], "unfenced_ms": at["ms"]}
-        broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
+        if broker["state"] != "up":
+            broker |= {"state": "up", "since_offset": at["offset"], "since_ms": at["ms"]}
         self._recount(self.views["broker_availability"][e["broker_set"]])
 
     def _BrokerDataCleaned(self, e: Row, at: Row) -> None:  # noqa: N802

@@ -94,7 +94,7 @@ def _changed(
         case BrokerIdApplied():
             return BrokerRow(broker_id=event.broker_id, since_offset=stamp.offset, since_ms=stamp.time_ms)
         case BrokerRegistered():
-            if broker.state == "down":  # Heard, but not unfenced: still no candidate.
+            if broker.state != "applied":  # Down: heard, but not unfenced, so no candidate. Up: it has news, no more.
                 return broker
             return _replace(broker, state="up", since_offset=stamp.offset, since_ms=stamp.time_ms)
         case BrokerFenced():
@@ -120,7 +120,9 @@ def _changed(
 
 
 def _returned(broker: BrokerRow, stamp: Stamp) -> BrokerRow:
-    """The outage is over."""
+    """The outage is over, if there was one."""
+    if broker.state == "up":
+        return broker
     up = _replace(broker, state="up", since_offset=stamp.offset, since_ms=stamp.time_ms)
     if broker.state != "down":
         return up
@@ -133,5 +135,6 @@ VIEW = View(
     what="Since when each broker is up or down, its outages and their sum, by broker set.",
     initial=AvailabilityRow(),
     fold=fold,
+    version=2,
     mine=frozenset({BrokerDataCleaned, BrokerFenced, BrokerIdApplied, BrokerRegistered, BrokerUnfenced}),
 )

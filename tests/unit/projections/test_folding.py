@@ -12,7 +12,7 @@ import pytest
 
 from quorate.asking import UnreachedError
 from quorate.errors import StorageError
-from quorate.events import TopicCreated, kinds_about
+from quorate.events import BrokerIdApplied, BrokerRegistered, BrokerUnfenced, TopicCreated, kinds_about
 from quorate.events._generated import KEYS
 from quorate.resolving import Resolver, registry
 from quorate_projections.answers import Answers
@@ -25,7 +25,8 @@ from quorate_projections.views.view import Change, View, showing
 from tests import newer
 from tests.batches import Record
 from tests.facts import WRITTEN
-from tests.projections.history import records
+from tests.projections.history import History, records
+from tests.projections.history import record as record_of
 from tests.projections.replay import Replay
 
 COUNT = 2000
@@ -223,6 +224,27 @@ def test_a_record_that_is_no_event_stops_the_table(folding: Folding, headers: An
     assert folding.failed is not None
     assert said in folding.failed.reason
     assert folding.store.position.events == 0
+
+
+def test_a_broker_that_has_news_is_up_since_it_was(folding: Folding) -> None:
+    """It registers again with other topics, or is unfenced although it was not away: nothing began then."""
+    history = History(1)
+    for _ in range(6):
+        for event, stamp in history.commit():
+            take(folding, record_of(event, stamp))
+    broker: dict[str, Any] = {"cluster": "c", "broker_set": "s", "broker_id": 1}
+    told: list[Any] = [
+        BrokerIdApplied(**broker, address="h:1", register_check_code="x"),
+        BrokerRegistered(**broker, address="h:1", topics=("a",)),
+        BrokerRegistered(**broker, address="h:1", topics=("a", "b")),
+        BrokerUnfenced(**broker, detected_ms=1, proposed_ms=1),
+    ]
+    since = []
+    for event, stamp in history._written(tuple(told), "test"):
+        assert take(folding, record_of(event, stamp)) is TakeResult.APPLIED
+        (row,) = stored(folding.store, "broker_availability")["s"]["brokers"]
+        since.append((row["state"], row["since_offset"] - stamp.offset))
+    assert since == [("applied", 0), ("up", 0), ("up", -1), ("up", -2)]
 
 
 def newest(number: int) -> str:
