@@ -132,10 +132,12 @@ class Answers:
 
     def _asked(self, view: View[Any, Any], query: Mapping[str, str]) -> Page:
         settings, fields = self._materialized_views.settings, _field_names(view)
-        order = query.get("order", "asc")
+        by_order = "order" in fields and query.get("order") in {"true", "false"}  # A topic's own, not that of the page.
+        order = "asc" if by_order else query.get("order", "asc")
         if order not in {"asc", "desc"}:
             raise UsageError(f"order: {order[:40]!r} is neither asc nor desc")
-        filters = tuple((name, text) for name, text in query.items() if name not in RESERVED)
+        reserved = RESERVED - {"order"} if by_order else RESERVED
+        filters = tuple((name, text) for name, text in query.items() if name not in reserved)
         unknown = [name for name, _ in filters if name not in fields]
         if unknown:
             raise UsageError(f"{unknown[0][:40]!r} is no field of {view.name}: {', '.join(fields)}")

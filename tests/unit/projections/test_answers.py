@@ -129,6 +129,17 @@ def test_filters_select_rows_by_their_fields(world: Setup) -> None:
     assert all(row["elected"] and row["broker_set"] == "a" for row in won)
 
 
+@pytest.mark.parametrize("order", ["true", "false"])
+def test_topics_are_selected_by_their_order(world: Setup, order: str) -> None:
+    """The field has the name of the page's own order, whose words are others; no other field has a reserved name."""
+    reserved = {field for view in VIEWS for field in answers._field_names(view)} & answers.RESERVED
+    assert reserved == {"order"}
+    every = [row["row"] for row in world.page("topics", limit=1000)["rows"]]
+    some = [row["row"] for row in world.page("topics", limit=1000, order=order)["rows"]]
+    assert some == [row for row in every if row["order"] == (order == "true")]
+    assert "neither" in body(world.answers.page("audit", {"order": order}), 400)["error"]["message"]
+
+
 def test_the_audit_is_in_the_order_of_time(world: Setup) -> None:
     """Up from the first event, down from the last, whoever caused them; an event's offset is its key."""
     principals = {row["row"]["principal"] for row in world.page("audit", limit=1000)["rows"]}
