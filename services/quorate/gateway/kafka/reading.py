@@ -42,11 +42,12 @@ SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 def end_of_epoch(term_starts: Sequence[tuple[int, int]], end_offset: int, epoch: int) -> tuple[int, int]:
-    """The greatest term <= ``epoch`` that wrote events, and where it ends; (-1, -1) when ``epoch`` is not known yet.
+    """The greatest term <= ``epoch`` that wrote events, and where it ends; (-1, -1) when ``epoch`` is none, or
+    not known yet.
 
     Java ``LeaderEpochFileCache.endOffsetFor``.
     """
-    if not term_starts or epoch > term_starts[-1][0]:
+    if epoch < 0 or not term_starts or epoch > term_starts[-1][0]:
         return -1, -1
     following = bisect_right(term_starts, epoch, key=itemgetter(0))
     if not following:

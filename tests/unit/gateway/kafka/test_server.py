@@ -433,6 +433,12 @@ def test_the_end_of_an_epoch_of_an_empty_log_is_unknown() -> None:
     assert end_of_epoch([], 0, 1) == (-1, -1)
 
 
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_the_end_of_no_epoch_is_unknown(epoch: int) -> None:
+    """As in Java: who names none must not hear that the log ends at its beginning."""
+    assert end_of_epoch([(1, 0), (3, 10)], 20, epoch) == (-1, -1)
+
+
 def test_metadata_names_nodes_leader_and_topic() -> None:
     """All nodes, their racks, the leader as controller and partition leader; other topics are unknown."""
     with serving(3) as (served, client):
