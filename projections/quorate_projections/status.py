@@ -1,19 +1,20 @@
 """``quorate projections status``: how far and how fresh the workers are; exit 1 when one is not ready."""
 
-import http.client
 import json
 from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
 import msgspec
 
-from quorate.errors import QuorateError, UsageError
+from quorate.asking import Request, UnreachedError, addresses, exchange
+from quorate.errors import QuorateError
 from quorate.tables import columns
 from quorate_projections.materialized_views import Health
 
 DONE: Final = 0
 REFUSED: Final = 1
 TIMEOUT_S: Final = 5.0
+ANSWER_BYTES_MAX: Final = 1024 * 1024
 HEADER: Final = ("WORKER", "READY", "OFFSET", "END", "LAG", "AGE_MS", "REWINDS", "GENERATION", "CLUSTER", "WHY NOT")
 
 
@@ -28,24 +29,20 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def ask(address: str) -> Health:
-    """A worker's own account. Raises AskError, UsageError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
-        raise UsageError(f"--at {address}: expected HOST:PORT")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    """A worker's own account. Raises AskError."""
     try:
-        connection.request("GET", "/ready")
-        return msgspec.json.decode(connection.getresponse().read(), type=Health)
-    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        _, body = exchange(address, Request("GET", "/ready"), TIMEOUT_S, ANSWER_BYTES_MAX)
+        return msgspec.json.decode(body, type=Health)
+    except UnreachedError as error:
+        raise AskError(str(error).removeprefix("node ")) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AskError(f"{address}: {error}") from error
-    finally:
-        connection.close()
 
 
 def run(options: Namespace) -> int:
     """Ask each and print what they say."""
     answers: list[tuple[str, Health | str]] = []
-    for address in (part.strip() for part in options.at.split(",")):
+    for address in addresses(options.at, "--at"):
         try:
             answers.append((address, ask(address)))
         except AskError as error:

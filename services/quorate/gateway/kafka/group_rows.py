@@ -88,7 +88,7 @@ def decode_offset(row: bytes) -> KeptOffset:
     """Raises InvariantBrokenError for a row that is none of ours."""
     try:
         return _OFFSETS.decode(row)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvariantBrokenError(f"a kept offset is damaged: {error}") from error
 
 
@@ -96,7 +96,7 @@ def decode_clock(row: bytes) -> KeptClock:
     """Raises InvariantBrokenError for a row that is none of ours."""
     try:
         return _CLOCK.decode(row)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvariantBrokenError(f"the kept clock is damaged: {error}") from error
 
 
@@ -104,5 +104,5 @@ def decode_members(row: bytes) -> KeptMembers:
     """Raises InvariantBrokenError for a row that is none of ours."""
     try:
         return _MEMBERS.decode(row)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvariantBrokenError(f"kept members are damaged: {error}") from error

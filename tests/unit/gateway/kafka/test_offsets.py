@@ -6,6 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from quorate.controller import WriteResult
+from quorate.errors import InvariantBrokenError
+from quorate.gateway.kafka import group_rows
+from quorate.gateway.kafka.group_rows import KeptMembers, KeptOffset
 from quorate.gateway.kafka.groups import Groups
 from quorate.gateway.kafka.offsets import GroupOffsets
 from quorate.gateway.kafka.settings import KafkaSettings
@@ -224,3 +227,13 @@ def test_the_clock_that_lets_positions_lapse_is_kept_though_nothing_else_has_roo
     desk.sweep_for(200)
     assert asked.count(True) > 0
     assert desk.at() is None
+
+
+def test_a_row_with_a_damaged_text_is_said_to_be_damaged() -> None:
+    """As any other that none of ours wrote."""
+    offset = group_rows.encode(KeptOffset(1, 1, "abcd", 1)).replace(b"abcd", b"\xff\xfe\xff\xfe")
+    with pytest.raises(InvariantBrokenError, match="kept offset"):
+        group_rows.decode_offset(offset)
+    members = group_rows.encode(KeptMembers(1, "abcd", "range", "m", ())).replace(b"abcd", b"\xff\xfe\xff\xfe")
+    with pytest.raises(InvariantBrokenError, match="kept members"):
+        group_rows.decode_members(members)
