@@ -19,6 +19,10 @@ from quorate.events.varint import DecodeError
 TENANT = "default"
 EVENT_BYTES_MAX = 4 * 1024 * 1024
 """No event is larger encoded; four times the largest command."""
+KEPT_NAME_MAX = 256
+"""Clients name keys as long as they like. What is kept of names by their number, here and elsewhere, is of those that
+are no longer than this.
+"""
 
 _FRAME = struct.Struct(">BI")
 
@@ -88,9 +92,15 @@ def entity_name(kind: str, text: str) -> str:
     return unquote(text) if "%" in text and kind not in VERBATIM else text
 
 
-@lru_cache(maxsize=16_384)
 def entity_key(kind: str, name: str) -> bytes:
     """``kind/default/name``, the name percent-encoded but for RFC 3986's unreserved characters; where its schema says
     so, as it is.
     """
+    return _kept_key(kind, name) if len(name) <= KEPT_NAME_MAX else _key(kind, name)
+
+
+def _key(kind: str, name: str) -> bytes:
     return f"{kind}/{TENANT}/{name if kind in VERBATIM else quote(name, safe='')}".encode()
+
+
+_kept_key = lru_cache(maxsize=16_384)(_key)

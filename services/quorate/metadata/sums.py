@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from quorate.events.codec import KEPT_NAME_MAX
 from quorate.metadata.requests import RequestTable, RowChange, rows_gone
 from quorate.model.rows import ROWS_PER_STEP, row
 from quorate.model.state import State
@@ -27,7 +28,9 @@ SummedFamily = Literal["rows", "requests", "groups"]
 
 SUM_BYTES: Final = 32
 KEPT_MAX: Final = 4096
-"""Digests of entities' rows kept, so that a row that is written often is not encoded anew to take it off."""
+"""Digests of entities' rows kept, so that a row that is written often is not encoded anew to take it off;
+not of those with long names.
+"""
 RING_MAX: Final = 4096
 """Marks kept of the last entries."""
 
@@ -132,7 +135,8 @@ class RunningSums:
         new = _ABSENT if value is None else (digest("rows", key, value), len(key) + len(value))
         if len(kept) >= KEPT_MAX:
             kept.clear()
-        kept[key] = new
+        if len(key) <= KEPT_NAME_MAX:
+            kept[key] = new
         self.rows = (self.rows + new[0] - old[0]) & _MASK
         self.bytes += new[1] - old[1]
 

@@ -16,7 +16,7 @@ from immutables import Map
 
 from quorate.errors import InvariantBrokenError
 from quorate.events import raw_name
-from quorate.events.codec import entity_key, entity_name
+from quorate.events.codec import KEPT_NAME_MAX, entity_key, entity_name
 from quorate.model.evolve import with_bytes, with_key
 from quorate.model.evolve_sessions import Clients, with_client
 from quorate.model.names import naming
@@ -140,14 +140,20 @@ def encoded(entity: Entity) -> bytes:
     return _FORMAT + _ENCODER.encode(entity)
 
 
-@lru_cache(maxsize=16_384)
 def _place(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
     """Where to look for the entity of a key, and under which name."""
+    return _kept_place(key) if len(key) <= KEPT_NAME_MAX else _place_of(key)
+
+
+def _place_of(key: bytes) -> "tuple[Callable[[State, str], Entity | None], str]":
     kind, _, name = key.decode().split("/", 2)
     find = _FIND.get(kind)
     if find is None:
         raise InvariantBrokenError(f"no entity has the key {key!r}")
     return find, entity_name(kind, name)
+
+
+_kept_place = lru_cache(maxsize=16_384)(_place_of)
 
 
 def rows(state: State) -> Iterator[tuple[bytes, bytes]]:

@@ -11,6 +11,7 @@ from quorate.consensus.storage_settings import JournalSettings
 from quorate.consensus.transport import codec
 from quorate.controller import Answered, Refused
 from quorate.controller.settings import COMMAND_BYTES_MAX
+from quorate.events import codec as names_of
 from quorate.events import ordered_name
 from quorate.metadata.commands import (
     Command,
@@ -22,6 +23,7 @@ from quorate.metadata.commands import (
     Transact,
 )
 from quorate.metadata.keys import DELETED_BYTES_MAX, LEASE_KEYS_MAX, OPERATIONS_MAX
+from quorate.model import rows
 from quorate_projections.mirror.settings import MirrorSettings
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_certainty import topic
@@ -104,6 +106,21 @@ def test_a_key_can_be_deleted_whatever_its_name_and_many_up_to_a_bound() -> None
         outcome = bench.done(command)
         assert isinstance(outcome, Answered)
         assert outcome.reply == KeysAreDeleted(deleted=deleted)
+
+
+def test_of_long_names_nothing_is_kept_once_their_keys_are_gone() -> None:
+    """What is kept by number is kept of short names alone: else so many long ones would fill a node that holds none."""
+    bench, kept = keeping(), (names_of._kept_key, rows._kept_place)
+    for rest, expected in (b"of short names", 20), (b"k" * 100_000, 0):
+        for cache in kept:
+            cache.cache_clear()
+        for key in names(20, rest):
+            for command in PutKey(key=key), DeleteKeys(key=key):
+                assert isinstance(bench.done(command), Answered)
+        assert [cache.cache_info().currsize for cache in kept] == [expected, expected]
+    assert len(bench.machine.sums._kept) > 20
+    assert max(map(len, bench.machine.sums._kept)) <= names_of.KEPT_NAME_MAX
+    assert not bench.machine.state.keys
 
 
 def test_an_end_that_is_refused_is_tried_again_ever_later() -> None:
