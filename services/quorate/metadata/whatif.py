@@ -1,14 +1,14 @@
 """Shows which masters there would be if these nodes and brokers failed. Asks ``decide`` itself; changes nothing.
 
-Rules: pure; works in steps, one broker set each. A broker is alive unless it fails, or is known to be dead: by
+Rules: pure; works in steps, one election each. A broker is alive unless it fails, or is known to be dead: by
 heartbeats where there are any, else by its fence in the log. What is not known is not invented: where the reported
 offsets decide and are not known, every broker that could win is named.
 
 Theory: with an unknown offset an election has several outcomes. Each candidate whose report is not known is taken to
-be the furthest once, and all of them to be behind once; whoever wins one of these elections could win.
+be the furthest once, and all of them to be behind once; whoever wins one of these elections could win. Who may not
+stand changes nothing by being the furthest.
 """
 
-from collections.abc import Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -102,6 +102,7 @@ class Survivors:
     def __init__(self, live: LiveView, broker_set: BrokerSet, failed: frozenset[tuple[str, int]]) -> None:
         self._live = live
         self._found = broker_set
+        self._fenced = {replica.broker_id: replica.fenced for replica in broker_set.replicas}
         self._failed = failed
         self.furthest: int | None = None
 
@@ -110,8 +111,7 @@ class Survivors:
         if (broker_set, broker_id) in self._failed:
             return False
         heard = self._live.alive(cluster, broker_set, broker_id)
-        replica = self._found.replica(broker_id)
-        return heard if heard is not None or replica is None else not replica.fenced
+        return heard if heard is not None or broker_id not in self._fenced else not self._fenced[broker_id]
 
     def info(self, cluster: str, broker_set: str, broker_id: int) -> LiveInfo | None:
         """Its last words; None when it was never heard."""
@@ -144,7 +144,8 @@ def whatif(
             name in touched or (unclean and broker_set.master is None and broker_set.replicas)
         ):
             judge = _Judge(overruled(state, name, unclean), broker_set, live, failures, policy, now_ms)
-            rows.append(judge.row(quorum=quorum.survives))
+            row = yield from judge.row(quorum=quorum.survives)
+            rows.append(row)
         yield
     return WhatIf(quorum, rows)
 
@@ -189,11 +190,12 @@ class _Judge:
         self._state = state
         self._found = broker_set
         self._known = live
-        self._failed = {broker_id for name, broker_id in failures.brokers if name == broker_set.name}
+        ids = (replica.broker_id for replica in broker_set.replicas)
+        self._failed = {broker_id for broker_id in ids if (broker_set.name, broker_id) in failures.brokers}
         self._live = Survivors(live, broker_set, failures.brokers)
         self._context = Context(now_ms=now_ms, term=1, policy=policy, live=self._live)
 
-    def row(self, *, quorum: bool) -> SetRow:
+    def row(self, *, quorum: bool) -> Steps[SetRow]:
         """The outcome. Without a quorum nothing is decided: a set that has lost its master has none."""
         broker_set = self._found
         if broker_set.master is not None and broker_set.master not in self._failed:
@@ -206,13 +208,10 @@ class _Judge:
         if not quorum:
             text = f"{broker_set.name} has no master, and without a quorum of controllers nobody can be elected."
             return self._row("no master", None, (), NO_QUORUM, text)
-        outcomes = list(self._outcomes())
-        elected = {event.master: event for event in outcomes if isinstance(event, MasterElected)}
+        elected, reasons = yield from self._outcomes()
         if not elected:
-            refusals = [(outcome.code, outcome.remark) for outcome in outcomes if isinstance(outcome, Refusal)]
-            failed = [(NOBODY, event.explanation) for event in outcomes if isinstance(event, ElectionFailed)]
-            rule, text = (failed + refusals)[0]
-            return self._row("no master", None, (), rule, text)
+            rule = NOBODY if NOBODY in reasons else next(iter(reasons))
+            return self._row("no master", None, (), rule, reasons[rule])
         winners = tuple(sorted(elected))
         if len(winners) > 1:
             text = f"Any of the brokers {', '.join(map(str, winners))} could be master: what they hold is not known."
@@ -220,19 +219,36 @@ class _Judge:
         event = elected[winners[0]]
         return self._row("elected", event.master, winners, event.decided_by, event.explanation, event=event)
 
-    def _outcomes(self) -> Iterator[MasterElected | ElectionFailed | Refusal]:
-        """One election for each thing that could be so."""
-        broker_set, live = self._found, self._live
-        unknown = [one for one in live.living() if self._known.info(broker_set.cluster, broker_set.name, one) is None]
-        command = ElectMaster(broker_set=broker_set.name, trigger="master lost", evidence="heartbeat expired")
-        for furthest in (*unknown, None):
+    def _outcomes(self) -> Steps[tuple[dict[int, MasterElected], dict[str, str]]]:
+        """One election for each thing that could be so: by winner the last that it won, without the candidates; by rule
+        or refusal why nobody won.
+        """
+        live, elected, reasons = self._live, dict[int, MasterElected](), dict[str, str]()
+        command = ElectMaster(broker_set=self._found.name, trigger="master lost", evidence="heartbeat expired")
+        for furthest in (*self._unknown(), None):
             live.furthest = furthest
             outcome = decide(self._state, command, self._context)
             if isinstance(outcome, Refusal):
-                yield outcome
-                continue
-            yield from (event for event in outcome.events if isinstance(event, MasterElected | ElectionFailed))
+                reasons.setdefault(outcome.code, outcome.remark)
+            else:
+                won = [event for event in outcome.events if isinstance(event, MasterElected)]
+                lost = [event for event in outcome.events if isinstance(event, ElectionFailed)]
+                elected |= {event.master: msgspec.structs.replace(event, candidates=()) for event in won}
+                reasons.update((NOBODY, event.explanation) for event in lost)
+            yield
         live.furthest = None
+        return elected, reasons
+
+    def _unknown(self) -> list[int]:
+        """Who may stand, and of whom it is not known how far it is. Where none may, one of the others: so that an
+        election that failed before is not taken to be the same again.
+        """
+        broker_set, live = self._found, self._live
+        living = live.living()
+        policy = configs.policy_in_force(self._state, self._context.policy, broker_set.name)
+        standing = frozenset(living if policy.enable_elect_unclean_master else broker_set.sync_state_set)
+        unknown = [one for one in living if self._known.info(broker_set.cluster, broker_set.name, one) is None]
+        return [one for one in unknown if one in standing] or unknown[:1]
 
     def _row(
         self,

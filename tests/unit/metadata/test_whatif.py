@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from quorate.events import NodeAddresses, Voter
-from quorate.metadata.commands import ChangeConfig, CreateCluster, FenceBroker, RecordLeader
+from quorate.metadata import whatif as rules
+from quorate.metadata.commands import ChangeConfig, CreateCluster, FenceBroker, RecordLeader, SyncStateSetIs
+from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.metadata.whatif import Failures, SetRow, Survivors, WhatIf, whatif
 from quorate.model.live import LiveView, Silence
 from quorate.slices import Steps
-from tests.unit.metadata.kit import LOST, World
+from tests.unit.metadata.kit import LOST, World, altering
 
 
 def finished(steps: Steps[WhatIf]) -> WhatIf:
@@ -106,6 +108,36 @@ def test_of_the_past_every_broker_that_could_win_is_named() -> None:
     assert row.explanation.startswith("Any of the brokers 2, 3 could be master")
     row = asked(world, 1, 3, live=Silence())
     assert (row.winner, row.winners, row.rule) == (2, (2,), "only candidate")
+
+
+@pytest.mark.parametrize(("in_sync", "elections"), [(range(1, 41), 40), (range(1, 2), 2), (range(1, 4), 3)])
+def test_a_step_holds_one_election(monkeypatch: pytest.MonkeyPatch, in_sync: range, elections: int) -> None:
+    """So that a question about a large set of which nothing was heard holds up nobody. Of those that may not stand
+    none, or one for all, is imagined to be ahead.
+    """
+    world = founded()
+    world.set_of(*range(1, 41))
+    if len(in_sync) > 1:
+        world.reply(altering(world.a, *in_sync), SyncStateSetIs)
+    made: list[int] = []
+
+    def counting(*about: Any) -> Any:
+        made[-1] += 1
+        return decide(*about)
+
+    monkeypatch.setattr(rules, "decide", counting)
+    steps = whatif(world.state, Silence(), Failures(brokers=frozenset({("a", 1)})), None, PolicySettings(), 1)
+    found = None
+    while found is None:
+        made.append(0)
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+    assert (max(made), sum(made)) == (1, elections)
+    assert found.rows[0].winners == tuple(in_sync)[1:]
+    if len(in_sync) == 1:
+        assert (found.rows[0].rule, "broker 2 is not in" in found.rows[0].explanation) == ("nobody eligible", True)
 
 
 def test_who_is_fenced_in_the_log_does_not_stand_in_the_past() -> None:

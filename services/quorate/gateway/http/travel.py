@@ -26,6 +26,8 @@ from quorate.slices import Steps
 
 FAIL_MAX = 10_000
 """Most failures of one question."""
+NAMES_PER_STEP = 16
+"""Each is looked for among all replicas of its set."""
 
 
 class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +62,7 @@ class Travel:
 
     def _whatif(self, view: ReadView, body: WhatIfBody) -> Steps[WhatIfAnswer]:
         state, context = view.state, self._context
-        failures = failing(state, body.fail)
+        failures = yield from failing(state, body.fail)
         if not is_past(view):  # Of the past nobody knows which controllers ran.
             voters = state.cluster.voters if state.cluster is not None else ()
             gone = frozenset(voter.id for voter in voters if not context.connected(voter.id))
@@ -137,11 +139,13 @@ class Travel:
         )
 
 
-def failing(state: State, names: list[str]) -> Failures:
+def failing(state: State, names: list[str]) -> Steps[Failures]:
     """What the names of a request stand for. Raises HttpError: ``invalid``, or ``not_found`` for what is not there."""
     nodes: set[int] = set()
     brokers: set[tuple[str, int]] = set()
-    for name in names:
+    for count, name in enumerate(names, start=1):
+        if count % NAMES_PER_STEP == 0:
+            yield
         kind, _, rest = name.partition("/")
         broker_set, slash, number = rest.rpartition("/")
         if (
