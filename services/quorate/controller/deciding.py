@@ -213,7 +213,10 @@ class Decider(Listener):
         """What an earlier run of this request id was told, if there was or may have been one. The id's time is judged
         by the clock: the log's may be ahead of it for long.
         """
-        digest = command_digest(pending.request)
+        try:
+            digest = command_digest(pending.request)
+        except UsageError as error:
+            return Refused(refuse("CommandTooLarge", str(error)), tip.offset)
         answer = tip.requests.recall(pending.caller.principal, pending.request_id, self._clock.ids_ms(), digest)
         if answer is None:
             return None
@@ -229,11 +232,13 @@ class Decider(Listener):
         now_ms, term = context.now_ms, self._term
         principal, cause, request_id = pending.caller.principal, pending.cause, pending.request_id
         stamp = Stamp(offset=base, term=term, time_ms=now_ms, principal=principal, cause=cause, request_id=request_id)
-        keys, count = tuple([event_key(event) for event in events]), len(events)
-        batch = encode_events(events, stamp, keys)
-        kept, digest = (_remembered(reply), command_digest(pending.request)) if request_id else (b"", b"")
-        form = WITH_DIGEST if digest else FORMAT
-        try:  # As encode_entry does, whose Entry only a request id needs: half its time.
+        count = len(events)
+        try:  # A value that its schema cannot hold is refused too: a voter's link may have brought it.
+            keys = tuple([event_key(event) for event in events])
+            batch = encode_events(events, stamp, keys)
+            kept, digest = (_remembered(reply), command_digest(pending.request)) if request_id else (b"", b"")
+            form = WITH_DIGEST if digest else FORMAT
+            # As encode_entry does, whose Entry only a request id needs: half its time.
             entry = entry_bytes(
                 form, EVENTS, count, term, base, now_ms, principal, cause, request_id, kept, batch, digest
             )

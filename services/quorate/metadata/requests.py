@@ -31,7 +31,7 @@ import msgspec
 from immutables import Map
 
 from quorate.bounds import bounded
-from quorate.errors import InvariantBrokenError
+from quorate.errors import InvariantBrokenError, UsageError
 from quorate.metadata.commands import Command, Refusal
 from quorate.metadata.refusals import refuse
 from quorate.model.rows import ROWS_PER_STEP
@@ -101,8 +101,14 @@ _DECODER: Final = msgspec.msgpack.Decoder(RememberedReply)
 
 
 def command_digest(command: Command) -> bytes:
-    """16 bytes that tell this command from any other; the same on every node, however its fields were ordered."""
-    return hashlib.blake2b(_COMMANDS.encode(command), digest_size=16).digest()
+    """16 bytes that tell this command from any other; the same on every node, however its fields were ordered. Raises
+    UsageError for a number of more than 64 bits, and for text that is none.
+    """
+    try:
+        encoded = _COMMANDS.encode(command)
+    except (OverflowError, ValueError) as error:
+        raise UsageError(f"a command that cannot be written: {error}") from error
+    return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 def request_time_ms(request_id: str) -> int | None:

@@ -35,6 +35,7 @@ from quorate.metadata.commands import (
     Accepted,
     Command,
     DeleteTopic,
+    GrantLease,
     PutKey,
     PutTopic,
     RaiseFeatureLevel,
@@ -328,6 +329,30 @@ def test_a_rule_that_fails_ends_its_command_alone(monkeypatch: pytest.MonkeyPatc
     for outcome in (reply.outcome, *outcomes):
         assert isinstance(outcome, Refused)
         assert outcome.refusal.code == "CallFailed"
+    assert isinstance(bench.done(topic("good")), Answered)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_no_entry_can_hold_is_refused_and_the_link_stays(named: bool) -> None:
+    """A number that the link carries and no schema does, or that nothing carries: whoever asked is told so at once,
+    once; what is asked after it is decided.
+    """
+    bench = Bench()
+    bench.open()
+    bench.done(RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2))
+    bench.done(RaiseFeatureLevel(level=2))
+    request_id = f"{bench.loop.time_ms()}-x" if named else ""
+    carried, beyond = GrantLease(lease=2**63, ttl_s=5), GrantLease(lease=2**64, ttl_s=5)
+    bench.controller.receive(3, messages.encode(ForwardedCommand(5, 2500, CALLER, "17", request_id, carried)))
+    asked = [bench.submit(command, request_id=request_id) for command in (carried, beyond)]
+    bench.engine.confirm()
+    reply = messages.decode(bench.wire.sent[-1][1])
+    assert isinstance(reply, CommandOutcome)
+    bench.after(5)
+    assert [len(outcomes) for outcomes in asked] == [1, 1]
+    for outcome in (reply.outcome, *asked[0], *asked[1]):
+        assert isinstance(outcome, Refused)
+        assert outcome.refusal.code == "CommandTooLarge"
     assert isinstance(bench.done(topic("good")), Answered)
 
 

@@ -8,8 +8,8 @@ import pytest
 from quorate.consensus.entry import Entry, decode_entry, encode_entry
 from quorate.consensus.ports import Term
 from quorate.controller.machine import remember
-from quorate.errors import InvariantBrokenError
-from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, Refusal
+from quorate.errors import InvariantBrokenError, UsageError
+from quorate.metadata.commands import ChangeConfig, Command, DeleteTopic, GrantLease, Refusal
 from quorate.metadata.requests import (
     FORGOTTEN_MAX,
     SPANS_MAX,
@@ -90,6 +90,13 @@ def test_a_digest_is_of_the_command_and_not_of_how_it_was_written() -> None:
         DeleteTopic(topic="cluster"),
     ]
     assert len({command_digest(one), *map(command_digest, others)}) == 5
+
+
+def test_a_command_that_cannot_be_written_has_no_digest() -> None:
+    """A number of more than 64 bits, or text that is none: the caller's mistake, of whom it is told."""
+    for command in GrantLease(lease=2**64, ttl_s=5), DeleteTopic(topic="\ud800"):
+        with pytest.raises(UsageError, match="cannot be written"):
+            command_digest(command)
 
 
 def test_the_oldest_is_forgotten_for_the_newest_and_stays_refused() -> None:
