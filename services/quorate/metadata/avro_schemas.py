@@ -8,8 +8,8 @@ Source: Avro 1.12 specification; Java's ``org.apache.avro.Schema`` where the spe
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -30,8 +30,10 @@ _ORDER: Final = ("namespace", "doc", "aliases", "fields", "symbols", "items", "v
 _OF_TYPES: Final = {name: rank for rank, name in enumerate(("type", "name", *_ORDER))}
 _OF_FIELDS: Final = {name: rank for rank, name in enumerate(("name", "type", *_ORDER))}
 """Which attribute comes first; those of nobody's come last, by name."""
-_KEPT: Final = 512
+_KEPT_MAX: Final = 512
 """Schemas whose types are at hand."""
+_KEPT_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of their texts: types take up to twenty times as much."""
 
 
 class Field(msgspec.Struct, eq=False):
@@ -84,10 +86,42 @@ def canonical(text: str) -> str:
     return same
 
 
-@lru_cache(maxsize=_KEPT)
-def types_of(text: str) -> Type:
-    """The types of a ``canonical`` text, whose defaults were checked when it came in. Raises UsageError."""
+def types_of(text: str, *, kept: bool = True) -> Type:
+    """The types of a ``canonical`` text, whose defaults were checked when it came in; at hand from then on, or not.
+    Raises UsageError.
+    """
+    return _kept.types(text) if kept else _read(text)
+
+
+def _read(text: str) -> Type:
     return _Reader().type(msgspec.json.decode(text), "")
+
+
+class _Kept:
+    """The types of the texts that were asked about last."""
+
+    def __init__(self) -> None:
+        self._types: OrderedDict[str, Type] = OrderedDict()
+        self.size = 0
+        """Characters of all texts: nearly all are one byte."""
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def types(self, text: str) -> Type:
+        """Raises UsageError."""
+        found = self._types.get(text)
+        if found is None:
+            found = self._types[text] = _read(text)
+            self.size += len(text)
+        self._types.move_to_end(text)
+        while len(self._types) > _KEPT_MAX or self.size > _KEPT_BYTES_MAX:
+            oldest, _ = self._types.popitem(last=False)
+            self.size -= len(oldest)
+        return found
+
+
+_kept: Final = _Kept()
 
 
 def _ordered(value: Any, depth: int) -> Any:

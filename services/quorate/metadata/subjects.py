@@ -120,7 +120,8 @@ def broken(state: State, level: str, text: str, before: tuple[SubjectVersion, ..
         return refuse("SchemaTooLarge", f"a new schema is compared with {most}")
     try:
         earlier = [(one.version, types_of(found)) for one, found in zip(before, texts, strict=False)]
-        return breaks(level, types_of(text), earlier)
+        # The types of what nobody registered are not kept: anybody may ask about any text.
+        return breaks(level, types_of(text, kept=text in state.schema_ids), earlier)
     except TooManyComparisonsError:
         return refuse("SchemaTooLarge", "these schemas are too large to be compared with each other")
 

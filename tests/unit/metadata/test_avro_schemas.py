@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
+from quorate.metadata import avro_schemas
 from quorate.metadata.avro_schemas import DEFAULTS_MAX, DEPTH_MAX, SCHEMA_BYTES_MAX, canonical, types_of
 from tests.unit.metadata.avro_kit import SCHEMAS, VALID
 
@@ -197,6 +198,30 @@ def test_a_name_in_a_type_of_its_own_a_size_and_aliases() -> None:
     assert types_of('{"type": "fixed", "name": "F", "size": 4}').size == 4
     with pytest.raises(UsageError, match="aliases are texts"):
         types_of('{"type": "record", "name": "R", "aliases": 1, "fields": []}')
+
+
+def test_types_are_kept_as_long_as_their_texts_are_short_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their bytes, not by their number alone: types of long texts take very much. What was asked about last stays;
+    a text that is not to be kept is read all the same.
+    """
+    kept = avro_schemas._Kept()
+    monkeypatch.setattr(avro_schemas, "_kept", kept)
+    long = [json.dumps({"type": "fixed", "name": f"F{n}", "size": 4, "doc": "x" * 60_000}) for n in range(100)]
+    first = types_of(long[0])
+    for text in long:
+        types_of(text)
+        assert types_of(long[0]) is first
+    assert 1_900_000 < kept.size <= 2 * 1024 * 1024
+    assert kept.size == sum(map(len, kept._types))
+    assert types_of(long[1], kept=False).name == "F1"
+    assert long[1] not in kept._types
+    for number in range(600):
+        types_of(f'{{"type": "fixed", "name": "S{number}", "size": 4}}')
+    assert len(kept) == 512
+    assert long[0] not in kept._types
+    with pytest.raises(UsageError):
+        types_of('"nothing"')
+    assert (len(kept), kept.size) == (512, sum(map(len, kept._types)))
 
 
 def test_an_error_is_a_record_and_an_enum_has_its_symbols() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.events import SCHEMAS, SchemaAdded, SchemaDeleted, SchemaRegistered
-from quorate.metadata import subjects
+from quorate.metadata import avro_schemas, subjects
 from quorate.metadata.commands import (
     ChangeConfig,
     DeleteSchema,
@@ -96,6 +96,21 @@ def test_a_version_is_checked_against_those_that_are_not_deleted() -> None:
     assert made.events(RegisterSchema(subject="s", schema=INT))[-1] == SchemaRegistered(
         subject="s", version=4, schema_id=FIRST_ID + 1, compatibility="NONE"
     )
+
+
+def test_what_is_only_asked_about_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The types of a text that nobody registered: else questions, which write nothing, would fill a node."""
+    kept = avro_schemas._Kept()
+    monkeypatch.setattr(avro_schemas, "_kept", kept)
+    made = world()
+    register(made, "s", INT)
+    before = made.state.subjects["s"].versions
+    for number in range(9):
+        fixed = subjects.schema_text(f'{{"type": "fixed", "name": "F{number}", "size": 4}}', "AVRO")
+        assert subjects.broken(made.state, "BACKWARD", fixed, before)
+    assert list(kept._types) == [INT]
+    assert subjects.broken(made.state, "BACKWARD", INT, before) == []
+    assert list(kept._types) == [INT]
 
 
 def test_the_settings_of_subjects_are_checked() -> None:
