@@ -5,7 +5,9 @@ superseded by a later election, fenced, or the replica's heartbeat shows the new
 per election. Brokers also poll, so a lost push costs time, never correctness.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from quorate.clock import Scheduler
 from quorate.controller.controller import Controller
@@ -18,6 +20,9 @@ from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected
 from quorate.metadata.commands import AcknowledgedBy, AcknowledgeRoleChanges, RoleChangeDelivery
 from quorate.model.state import BrokerSet
+
+PER_TURN: Final = 64
+"""Elections that a new leader pushes in one turn of the loop."""
 
 
 class _Target:
@@ -63,6 +68,8 @@ class RoleChanges(Listener):
         self._agenda = Agenda(scheduler, settings.deadline_sweep_s, self._due)
         self._delivered: list[RoleChangeDelivery] = []
         """To be recorded in a moment, several in one decision."""
+        self._opening: Iterator[tuple[int, str]] | None = None
+        """What the leader before may have left: as long as not all of it is pushed."""
 
     def __len__(self) -> int:
         """Elections whose delivery is under way."""
@@ -76,7 +83,7 @@ class RoleChanges(Listener):
                 self._push(event.broker_set, offset)
 
     def opened(self, term: int) -> None:
-        """A new leader finishes what the old one may not have."""
+        """A new leader finishes what the old one may not have, a few a turn."""
         del term
         due = [
             (broker_set.election.offset, broker_set.name)
@@ -85,11 +92,24 @@ class RoleChanges(Listener):
             and broker_set.election is not None
             and not broker_set.election.acknowledged
         ]
-        for offset, name in sorted(due):  # The oldest first, whatever the order of the map.
+        self._opening = opening = iter(sorted(due))  # The oldest first, whatever the order of the map.
+        self._take_up(opening)
+
+    def _take_up(self, opening: Iterator[tuple[int, str]]) -> None:
+        """The next of them, but for those that were superseded meanwhile."""
+        if opening is not self._opening:
+            return
+        found = tuple(islice(opening, PER_TURN))
+        for offset, name in found:
             self._push(name, offset)
+        if len(found) == PER_TURN:
+            self._scheduler.call_soon(lambda: self._take_up(opening))
+        else:
+            self._opening = None
 
     def lost(self) -> None:
         """Whoever leads next finds in the log what was not recorded."""
+        self._opening = None
         self._pushes.clear()
         self._agenda.clear()
         self._delivered.clear()

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from quorate.controller import Answered, Liveness, RoleChange, RoleChanges
+from quorate.controller import Answered, Liveness, RoleChange, RoleChanges, role_changes
 from quorate.controller.settings import ControllerSettings
 from quorate.events import RoleChangeAcknowledged
 from quorate.metadata.commands import (
@@ -91,6 +91,30 @@ def test_a_new_leader_finishes_what_was_not_recorded() -> None:
     before = len(bench.brokers.notified)
     bench.open(2)
     assert len(bench.brokers.notified) == before + 1
+
+
+def test_a_new_leader_pushes_a_few_elections_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it stands still for nobody's heartbeats: the oldest first, and none once it leads no more."""
+    monkeypatch.setattr(role_changes, "PER_TURN", 2)
+    bench, pushes = pushing(acknowledge=None)
+    for name in "cabed":
+        bench.broker_set([Line()], name=name)
+    bench.engine.lose(2)
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr(bench.loop, "call_soon", later.append)
+    for term, turns in (2, 1), (3, 4):
+        bench.brokers.notified.clear()
+        bench.open(term)
+        assert list(pushes._pushes) == ["c", "a"]
+        for _ in range(turns):
+            turn, later[:] = tuple(later), []
+            for call in turn:
+                call()
+        if term == 2:
+            assert list(pushes._pushes) == ["c", "a", "b", "e"]
+            bench.engine.lose(2)
+    assert list(pushes._pushes) == ["c", "a", "b", "e", "d"]
+    assert len(bench.brokers.notified) == 5
 
 
 def test_pushing_can_be_switched_off() -> None:
