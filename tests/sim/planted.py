@@ -208,7 +208,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "members of the leader before": Mutant(
         "a new leader knows nothing of members that registered with another",
-        edit(MemberKeeper, "opened", "for _, member in sorted(self._state().members.items()):", "for _, member in ():"),
+        edit(MemberKeeper, "opened", "self._take_up(opening)", "self._opening = None"),
     ),
     "a heartbeat not counted": Mutant(
         "a member is answered that it is heard, and its time runs on",
@@ -250,7 +250,7 @@ EDITED: Final[dict[str, Mutant]] = {
     "two of one name": Mutant("another incarnation is taken while the first is alive", _two_of_one_name),
     "a fencing forgotten": Mutant(
         "the fencing of a member that could not be decided is not tried again",
-        edit(MemberKeeper, "_fence", "self._agenda.add(RETRY_S, found)", "pass"),
+        edit(MemberKeeper, "_fence", "self._again(delay_s, found)", "pass"),
         test=f"{UNIT}/controller/test_member_keeper.py",
     ),
     "sessions of the leader before": Mutant(

@@ -6,7 +6,8 @@ new leader gives everybody a whole timeout. Time in which this node itself stood
 looked at ``LATE_S`` after his time is given as long again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from quorate.clock import Scheduler
@@ -18,33 +19,64 @@ from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MemberAmended, MemberGone, MemberRegistered, MemberUnfenced
 from quorate.metadata.commands import FenceMember, HearMember
 from quorate.model.live import MemberHealth
+from quorate.model.names import following
 from quorate.model.segments import holds_last_copy
 from quorate.model.state import Member, State
 
 RETRY_S: Final = 0.5
-"""How soon a fencing is tried again that could not be decided."""
+"""How soon a fencing is tried again that could not be decided; one that failed, each time twice as late."""
+RETRY_MAX_S: Final = 30.0
 LAST_COPY_S: Final = 1.0
 """How old what a heartbeat is told of last copies may be."""
+PER_TURN: Final = 64
+"""Members that a new leader takes up in one turn of the loop."""
 LATE_S: Final = 1.0
 """A look that comes so long after its time says that this node stood still."""
 
 
 class _Heard:
-    __slots__ = ("due", "epoch", "health", "heard", "last_copy", "looked", "name", "seen", "timeout_s", "waits")
+    __slots__ = (
+        "again_s",
+        "due",
+        "epoch",
+        "health",
+        "heard",
+        "last_copy",
+        "looked",
+        "name",
+        "seen",
+        "timeout_s",
+        "turn",
+        "waits",
+    )
 
     def __init__(self, member: Member, seen: float) -> None:
         self.name, self.epoch = member.name, member.epoch
         self.timeout_s = member.timeout_ms / 1000
         self.seen = self.due = seen
         """Monotonic: when it was last heard, or given time anew; and when it is looked at."""
+        self.again_s = RETRY_S
+        """How soon its fencing is tried again if it fails once more."""
         self.waits = False
         """Is it to be looked at? Not while it is fenced."""
+        self.turn = 0
+        """The number of its turn in the agenda; 0: none waits there. Others of it count no more."""
         self.heard: float | None = None
         """None: never by this leader."""
         self.health: MemberHealth | None = None
         self.looked: float | None = None
         """When its copies were looked at, and whether one was the last; None: not yet."""
         self.last_copy = False
+
+
+class _Opening:
+    """Takes up the members there were when this node began to lead, as of then."""
+
+    __slots__ = ("names", "now")
+
+    def __init__(self, now: float, names: Iterator[str]) -> None:
+        self.now = now
+        self.names = names
 
 
 class MemberKeeper(Listener):
@@ -60,7 +92,10 @@ class MemberKeeper(Listener):
         self._submit = submit
         self._leads = False
         self._heard: dict[str, _Heard] = {}
-        self._agenda = Agenda[_Heard](scheduler, settings.member_sweep_s, self._due)
+        self._opening: _Opening | None = None
+        """As long as not all are taken up."""
+        self._agenda = Agenda[tuple[_Heard, int]](scheduler, settings.member_sweep_s, self._due)
+        self._turns = 0
         self.beats = 0
 
     # -- as decisions and questions see it
@@ -98,14 +133,14 @@ class MemberKeeper(Listener):
         return [found.health for found in self._heard.values() if found.health is not None]
 
     def _of(self, name: str, epoch: int) -> _Heard | None:
-        found = self._heard.get(name)
+        found = self._taken_up(name)
         return found if found is not None and found.epoch == epoch else None
 
     def heard(self, beat: HearMember) -> None:
         """A heartbeat that was not refused."""
         self.beats += 1
-        found = self._heard.get(beat.name)
-        if found is not None and found.epoch == beat.epoch:
+        found = self._of(beat.name, beat.epoch)
+        if found is not None:
             found.seen = found.heard = self._scheduler.monotonic()
             found.health = beat.health
 
@@ -113,12 +148,30 @@ class MemberKeeper(Listener):
 
     def opened(self, term: int) -> None:
         """This node leads: everybody begins anew, with a whole timeout. In the order of names: that of a hash table is
-        another on each run.
+        another on each run. A few a turn, and who is asked about or heard before it has its turn at once.
         """
         self._forget()
         self._leads = True
-        for _, member in sorted(self._state().members.items()):
-            self._watch(member)
+        self._opening = opening = _Opening(self._scheduler.monotonic(), following(self._state().member_names))
+        self._take_up(opening)
+
+    def _take_up(self, opening: _Opening) -> None:
+        """The next of them."""
+        if opening is not self._opening:
+            return
+        names = tuple(islice(opening.names, PER_TURN))
+        for name in names:
+            self._taken_up(name)
+        if len(names) == PER_TURN:
+            self._scheduler.call_soon(lambda: self._take_up(opening))
+        else:
+            self._opening = None
+
+    def _taken_up(self, name: str) -> _Heard | None:
+        """What is known of it, also if it has not been taken up yet."""
+        found, opening = self._heard.get(name), self._opening
+        member = self._state().members.get(name) if found is None and opening is not None else None
+        return found if member is None or opening is None else self._watch(member, opening.now)
 
     def lost(self) -> None:
         """Another one hears them."""
@@ -133,28 +186,46 @@ class MemberKeeper(Listener):
             elif self._leads and isinstance(event, MemberRegistered | MemberUnfenced | MemberAmended):
                 member = self._state().members.get(event.member)
                 if member is not None:
-                    self._watch(member)
+                    self._watch(member, self._scheduler.monotonic())
 
     def _forget(self) -> None:
+        self._opening = None
         self._heard.clear()
         self._agenda.clear()
 
-    def _watch(self, member: Member) -> None:
-        """From now on, with what was heard of this epoch so far."""
-        before = self._of(member.name, member.epoch)
-        self._heard[member.name] = found = _Heard(member, self._scheduler.monotonic())
-        if before is not None:
-            found.heard, found.health = before.heard, before.health
-        if not member.fenced:
+    def _watch(self, member: Member, seen: float) -> _Heard:
+        """From then on, with what was heard of this epoch so far. It has one turn, however often it says something else
+        of itself.
+        """
+        found = self._heard.get(member.name)
+        if found is None or found.epoch != member.epoch:
+            found = self._heard[member.name] = _Heard(member, seen)
+        found.seen, found.timeout_s = seen, member.timeout_ms / 1000
+        found.again_s, found.looked = RETRY_S, None
+        if member.fenced:
+            found.waits, found.turn = False, 0
+        else:
             self._look_at(found)
+        return found
 
     def _look_at(self, found: _Heard) -> None:
-        found.due, found.waits = found.seen + found.timeout_s, True
-        self._agenda.add(found.due - self._scheduler.monotonic(), found)
+        """Once its time is over. Who has a turn before that is looked at then, and has another."""
+        due = found.seen + found.timeout_s
+        if not found.turn or due < found.due:
+            found.due = due
+            self._again(due - self._scheduler.monotonic(), found)
+        found.waits = True
 
-    def _due(self, found: _Heard) -> None:
-        if self._heard.get(found.name) is not found:
+    def _again(self, delay_s: float, found: _Heard) -> None:
+        self._turns += 1
+        found.turn = self._turns
+        self._agenda.add(delay_s, (found, found.turn))
+
+    def _due(self, item: tuple[_Heard, int]) -> None:
+        found, turn = item
+        if self._heard.get(found.name) is not found or found.turn != turn:
             return
+        found.turn = 0
         now = self._scheduler.monotonic()
         if now - found.due > LATE_S and found.seen + found.timeout_s <= now:
             found.seen = now
@@ -165,11 +236,14 @@ class MemberKeeper(Listener):
 
     def _fence(self, found: _Heard) -> None:
         def decided(outcome: Outcome) -> None:
-            if self._heard.get(found.name) is not found:
-                return  # It is gone or another one now, or another node leads.
-            if outcome.__class__ is not Answered and outcome.__class__ is not Refused:
-                found.due = self._scheduler.monotonic() + RETRY_S
-                self._agenda.add(RETRY_S, found)
+            if self._heard.get(found.name) is not found or found.turn:
+                return  # It is gone or another one now, or has time anew, or another node leads.
+            delay_s = RETRY_S
+            if outcome.__class__ is Refused:  # Not of a member that is there: the rule itself has failed.
+                delay_s, found.again_s = found.again_s, min(2 * found.again_s, RETRY_MAX_S)
+            if outcome.__class__ is not Answered:
+                found.due = self._scheduler.monotonic() + delay_s
+                self._again(delay_s, found)
 
         heard_ms = self.last_heard_ms(found.name, found.epoch)
         command = FenceMember(

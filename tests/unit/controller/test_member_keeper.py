@@ -1,28 +1,35 @@
 """A member is fenced when it is not heard for its timeout, and only then, whoever leads."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from quorate.controller import Answered, Busy, Refused, controller
+from quorate.controller import Answered, Busy, Refused, controller, member_keeper
 from quorate.controller.member_keeper import LATE_S
 from quorate.controller.settings import ControllerSettings
 from quorate.events import MemberFenced, MemberRegistered, MemberUnfenced
 from quorate.metadata.commands import (
     AskMember,
+    Command,
     DrainMember,
+    FenceMember,
     HearMember,
     MemberDescribed,
     MemberIs,
     PutKey,
     RaiseFeatureLevel,
     RecordNodeStart,
+    Refusal,
     RegisterMember,
     UnregisterMember,
 )
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.decide import decide
+from quorate.metadata.refusals import refuse
 from quorate.model.live import MemberHealth
 from quorate.model.members import condition
-from quorate.model.state import Member
+from quorate.model.state import Member, State
 from tests.unit.controller.bench import ADDRESSES, Bench
 from tests.unit.controller.test_liveness import facts
 
@@ -95,6 +102,83 @@ def test_a_member_that_is_heard_is_left_alone_and_costs_no_event() -> None:
     assert isinstance(facts(bench, 0)[-1], MemberUnfenced)
     passing(bench, 3)
     assert len(fences(bench)) == 2
+
+
+def test_a_member_has_one_turn_however_often_it_says_something_else_of_itself() -> None:
+    """Else so many words of one member would be that many turns of the leader, up to ten minutes later. It is fenced
+    by its last word: as soon as a shorter timeout is over, and not before a longer one.
+    """
+    bench = keeping()
+    registered(bench, timeout_ms=60_000)
+    waiting = bench.controller.members._agenda._items
+    for number in range(100):
+        said = RegisterMember(name="m", incarnation="1", timeout_ms=60_000, labels={"n": str(number)})
+        assert isinstance(bench.done(said), Answered)
+        assert len(waiting) == 1
+    bench.done(RegisterMember(name="m", incarnation="1", timeout_ms=2_000))
+    assert len(waiting) == 2
+    passing(bench, 1)
+    bench.done(RegisterMember(name="m", incarnation="1", timeout_ms=4_000))
+    passing(bench, 3.5)
+    assert not fences(bench)
+    passing(bench, 1)
+    assert len(fences(bench)) == 1
+    bench.done(RegisterMember(name="m", incarnation="1", timeout_ms=3_000))
+    passing(bench, 60)
+    assert len(fences(bench)) == 1
+    assert not waiting
+
+
+def test_a_fencing_that_fails_is_tried_again_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not for ever that a rule fails; as long as it does, its log is not full of it."""
+    bench, tries, fails = keeping(), list[Command](), [True]
+
+    def decided(state: State, command: Command, context: Context) -> Decision | Refusal:
+        if isinstance(command, FenceMember):
+            tries.append(command)
+            if fails[0]:
+                return refuse("CallFailed", "a planted failure")
+        return decide(state, command, context)
+
+    monkeypatch.setattr("quorate.controller.deciding.decide", decided)
+    registered(bench)
+    passing(bench, 60)
+    assert 5 <= len(tries) <= 8
+    fails.clear()
+    fails.append(False)
+    passing(bench, 31)
+    assert len(fences(bench)) == 1
+    passing(bench, 31)
+    assert len(fences(bench)) == 1
+
+
+def test_a_new_leader_takes_up_a_few_members_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it stands still for nobody's heartbeats. All have a whole timeout from its beginning on; who is asked
+    about or heard before its turn is known at once, and who went meanwhile is not looked for.
+    """
+    monkeypatch.setattr(member_keeper, "PER_TURN", 2)
+    bench = keeping()
+    epochs = {name: registered(bench, name, timeout_ms=4_000) for name in "abcdefgh"}
+    bench.engine.lose(2)
+    members, later = bench.controller.members, list[Callable[[], None]]()
+    monkeypatch.setattr(bench.loop, "call_soon", later.append)
+    bench.open(2)
+    assert list(members._heard) == ["a", "b"]
+    assert members.alive("g", epochs["g"])
+    assert members.alive("g", epochs["g"] + 1) is members.alive("z", 1) is None
+    bench.done(HearMember(name="h", epoch=epochs["h"], applied_revision=epochs["h"]))
+    bench.done(UnregisterMember(name="d", epoch=epochs["d"], force=True))
+    assert list(members._heard) == ["a", "b", "g", "h"]
+    while later:
+        later.pop(0)()
+    assert sorted(members._heard) == list("abcefgh")
+    assert members._opening is None
+    bench.engine.lose(2)
+    bench.open(3)
+    bench.engine.lose(2)
+    while later:
+        later.pop(0)()
+    assert not members._heard
 
 
 def test_a_heartbeat_is_answered_by_who_leads_still() -> None:
