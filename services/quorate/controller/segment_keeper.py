@@ -75,6 +75,8 @@ class SegmentKeeper(Listener):
         """Segments that nobody can lead now, or nobody but who is to leave."""
         self._look: Iterator[None] | None = None
         self._due = False
+        self._batch = BATCH
+        """How many elections are asked for at once: fewer, while they are refused."""
 
     # -- as it hears of the controller
 
@@ -83,6 +85,7 @@ class SegmentKeeper(Listener):
         self.lost()
         self._openings += 1
         self._reign = self._openings
+        self._batch = BATCH
         self._look = self._all()
         self._later(0)
 
@@ -160,7 +163,7 @@ class SegmentKeeper(Listener):
             self._later(self._rest_s)
 
     def _elect(self) -> None:
-        names = tuple(islice(self._elections, BATCH))
+        names = tuple(islice(self._elections, self._batch))
         for name in names:
             del self._elections[name]
         self._check(names)  # While they are decided, too, what changes may be what they wait for.
@@ -174,6 +177,8 @@ class SegmentKeeper(Listener):
         def decided(outcome: Outcome) -> None:
             if self._reign != reign:
                 return  # Another one leads, or this one anew.
+            if command.__class__ is ElectSegmentLeaders and self._is_in_parts(outcome, names):
+                return
             if outcome.__class__ is Answered or outcome.__class__ is Refused:
                 self._check(names)
                 return
@@ -181,6 +186,19 @@ class SegmentKeeper(Listener):
             self._later(RETRY_S)
 
         self._submit(command, decided)
+
+    def _is_in_parts(self, outcome: Outcome, names: tuple[str, ...]) -> bool:
+        """Elections are refused where one of them fails, or where they are too long together: the others are asked for
+        in smaller parts, down to the one that waits for something to change.
+        """
+        if outcome.__class__ is Answered:
+            self._batch = min(2 * self._batch, BATCH)
+        elif outcome.__class__ is Refused and len(names) > 1:
+            self._batch = (len(names) + 1) // 2
+            self._elections.update(dict.fromkeys(names))
+            self._later(RETRY_S)
+            return True
+        return False
 
     def _check(self, names: Iterable[str]) -> None:
         """Those that have no leader still wait for something to change."""

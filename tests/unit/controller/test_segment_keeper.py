@@ -11,18 +11,24 @@ from quorate.metadata.commands import (
     AckDeleted,
     AlterInSync,
     ChangeConfig,
+    Command,
     CreateShard,
     DeleteShard,
     DrainMember,
+    ElectSegmentLeaders,
     FenceMember,
     HearMember,
     MemberIs,
     PutKey,
+    Refusal,
     RegisterMember,
     SegmentIs,
     UnregisterMember,
 )
+from quorate.metadata.context import Context, Decision
+from quorate.metadata.decide import decide
 from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
+from quorate.metadata.refusals import refuse
 from quorate.model import segments
 from quorate.model.live import MemberHealth
 from quorate.model.segments import is_led, segment
@@ -291,6 +297,39 @@ def test_many_leaders_are_replaced_in_batches() -> None:
     passing(store.bench, 0.5)
     assert {event.segment for event in store.elections()} == set(led)
     assert len(store.bench.engine.log) - entries == 3, "the fencing and two batches"
+    assert not store.bench.controller.segments.leaderless
+
+
+def test_an_election_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch that is refused the parts are asked for, down to the one that fails; that waits for a change, and what
+    comes later is asked for in whole batches again.
+    """
+    store, asked, failing = Store("m1", "m2"), list[int](), set[str]()
+
+    def decided(state: State, command: Command, context: Context) -> Decision | Refusal:
+        if isinstance(command, ElectSegmentLeaders):
+            asked.append(len(command.segments))
+            if failing & set(command.segments):
+                return refuse("CallFailed", "a planted failure")
+        return decide(state, command, context)
+
+    monkeypatch.setattr("quorate.controller.deciding.decide", decided)
+    for number in range(40):
+        store.shard(f"s{number}", 2)
+    led = dict(store.bench.machine.state.leading["m1"])
+    failing.add(sorted(led)[7])
+    store.fence("m1")
+    passing(store.bench, 10)
+    assert {event.segment for event in store.elections()} == set(led) - failing
+    assert failing == set(store.bench.controller.segments.leaderless)
+    assert len(asked) <= 16
+    passing(store.bench, 10)
+    failing.clear()
+    count = len(asked)
+    store.bench.done(ChangeConfig(scope="cluster", changes={UNCLEAN_SEGMENT_LEADERS: "true"}))
+    passing(store.bench, 5)
+    assert len(asked) == count + 1
+    assert {event.segment for event in store.elections()} == set(led)
     assert not store.bench.controller.segments.leaderless
 
 
