@@ -139,7 +139,7 @@ class LiveTable:
         self._living: dict[LiveKey, LiveEntry] = {}
         self._dead: OrderedDict[LiveKey, LiveEntry] = OrderedDict()
         self._dead_of: dict[str, dict[LiveKey, LiveEntry]] = {}
-        self._by_channel: dict[int, list[LiveEntry]] = {}
+        self._by_channel: dict[int, dict[LiveKey, LiveEntry]] = {}
         self.judged_from = started + timeout_s
         """From here on a broker that was never heard counts as dead; before it is too early to say."""
         self._timeout_s = timeout_s
@@ -237,22 +237,20 @@ class LiveTable:
                 self._begin(entry, beat)
             entry.channel = channel
             entry.closed_elsewhere.clear()
-            self._by_channel.setdefault(id(channel), []).append(entry)
+            self._by_channel.setdefault(id(channel), {})[key] = entry
         channel.last = entry
         return entry
 
     def _untie(self, entry: LiveEntry) -> None:
         tied = self._by_channel.get(id(entry.channel))
-        if tied is not None and entry in tied:
-            tied.remove(entry)
-            if not tied:
-                del self._by_channel[id(entry.channel)]
+        if tied is not None and tied.pop(entry.key, None) is not None and not tied:
+            del self._by_channel[id(entry.channel)]
 
     def closed(self, channel: Channel, now: float) -> list[LiveEntry]:
         """The channel closed: the living brokers whose last heartbeat came on it are now suspect."""
         channel.last = None
         suspects = []
-        for entry in self._by_channel.pop(id(channel), ()):
+        for entry in self._by_channel.pop(id(channel), {}).values():
             entry.channel = None
             if entry.alive:
                 self.suspects += entry.closed_at is None

@@ -1,9 +1,10 @@
 """The live table keeps evidence: who was heard, when, and how far its log reached."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.controller.live import LiveTable
+from quorate.controller.live import LiveEntry, LiveTable
 from tests.stand_ins import Heartbeat
 from tests.unit.controller.bench import Line
 
@@ -106,6 +107,27 @@ def test_two_brokers_on_one_channel_are_both_suspect_when_it_closes() -> None:
         live.heard(beat(1), line, 100.0)
         live.heard(beat(2), line, 100.0)
     assert sorted(entry.broker_id for entry in live.closed(line, 101.0)) == [1, 2]
+
+
+def test_a_change_of_channel_looks_at_no_other_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are on the channel that it leaves; those are suspect together, in their order."""
+    compared: list[object] = []
+
+    def comparing(mine: object, other: object) -> bool:
+        compared.append(other)
+        return mine is other
+
+    monkeypatch.setattr(LiveEntry, "__eq__", comparing)
+    live, first, second = table(entries_max=100), Line(), Line()
+    for broker_id in range(1, 101):
+        live.heard(beat(broker_id), first, 100.0)
+    live.heard(beat(100), second, 101.0)
+    live.heard(beat(50), second, 101.0)
+    live.heard(beat(50), first, 102.0)
+    assert not compared
+    monkeypatch.undo()
+    assert [entry.broker_id for entry in live.closed(first, 103.0)] == [*range(1, 50), *range(51, 100), 50]
+    assert [entry.broker_id for entry in live.closed(second, 103.0)] == [100]
 
 
 def test_the_table_is_bounded() -> None:
