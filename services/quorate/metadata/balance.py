@@ -152,7 +152,9 @@ def _priority(broker_set: BrokerSet, replica: Replica, live: LiveView) -> int:
 def _moves(found: list[Led], loads: Mapping[str, int], apart_min: int) -> Iterator[Move | None]:
     """One by one, and None now and then in between; ``loads`` is brought up to date after each. A set moves once."""
     waiting: list[Led] = []
-    for led in found:
+    for number, led in enumerate(found):
+        if number % SETS_PER_STEP == 0:
+            yield None
         to, mine = _emptiest(led, loads), next(fit.priority for fit in led.fit if fit.broker_id == led.leader)
         if mine > to.priority:
             yield _move(led, to, PREFERRED, f"broker {to.broker_id} has priority {to.priority:,}, the master {mine:,}")

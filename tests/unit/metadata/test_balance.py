@@ -1,13 +1,15 @@
 """Who should give up which leadership."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.errors import UsageError
 from quorate.events import MasterElected
-from quorate.metadata import commands
-from quorate.metadata.balance import Plan, asked, plan
+from quorate.metadata import balance, commands
+from quorate.metadata.balance import SETS_PER_STEP, Plan, asked, plan
 from quorate.metadata.balance_settings import BalanceSettings
 from quorate.slices import finished
 from tests.unit.metadata.kit import World, altering, applying, registering
@@ -63,6 +65,32 @@ def test_masters_move_to_the_host_that_leads_least() -> None:
     assert first.trigger == "balance"
     assert "for balance (h1 leads 4 sets, h2 leads 0)" in first.explanation
     assert planned(world).moves == ()
+
+
+def test_a_step_looks_at_a_few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is nothing to move: the leader makes a plan beside its heartbeats."""
+    world = World()
+    for number in range(2 * SETS_PER_STEP + 8):
+        add(world, f"s{number:02}", *(("h1", "h2") if number % 2 else ("h2", "h1")))
+    looks: list[int] = []
+
+    def counting(led: balance.Led, loads: Mapping[str, int]) -> balance.Fit:
+        looks[-1] += 1
+        return emptiest(led, loads)
+
+    emptiest = balance._emptiest
+    monkeypatch.setattr(balance, "_emptiest", counting)
+    steps = plan(world.state, world.context(), NOW)
+    found: Plan | None = None
+    while found is None:
+        looks.append(0)
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+    assert found.moves == ()
+    assert sum(looks) == 2 * (2 * SETS_PER_STEP + 8)
+    assert max(looks) <= SETS_PER_STEP
 
 
 def test_a_difference_of_one_is_no_difference() -> None:
