@@ -22,7 +22,8 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     trim_slack_entries: int = 20_000
     """Trim only when so many entries more than ``retain_entries`` are there: a trim costs one sync of the store."""
     retain_bytes: int = 64 * 1024 * 1024
-    """When the journal is larger than this, proportionally fewer entries are retained."""
+    """When the entries take more than this, proportionally fewer are retained; they go before they take twice as much
+    (and what comes within a ``check_period_s``), unless a snapshot under way needs them."""
     chunk_bytes: int = 128 * 1024
     """Payload of one chunk; a single row or batch larger than this travels alone."""
     window_chunks: int = 4

@@ -29,7 +29,7 @@ LEAST: Final[dict[tuple[str, ...], int]] = {
 def fixed(settings: NodeSettings) -> int:
     """Descriptors that no setting of a number of connections can spare."""
     journal, snapshots = settings.storage.journal, settings.engine.snapshots
-    segments = snapshots.retain_bytes // journal.segment_bytes + 4
+    segments = 2 * snapshots.retain_bytes // journal.segment_bytes + 4  # It is trimmed when it has twice as much.
     links = 4 * len(settings.cluster.voters)  # Each way, and each once more while one replaces another.
     return SPARE + STORE_SPARE + segments + links + 2 * settings.history.workers
 

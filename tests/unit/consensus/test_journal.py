@@ -281,6 +281,59 @@ def test_no_segment_is_deleted_before_the_record_that_allows_it_is_durable(bench
     assert sorted(bench.path.iterdir()) != files
 
 
+def test_what_is_to_be_durable_waits_for_the_removal_of_one_segment(bench: Bench) -> None:
+    """Many segments go one after the other, the oldest first, and whatever comes meanwhile is synced in between; a
+    node that dies on the way finds the rest at its next start, and removes them with its next trim.
+    """
+    bench.fill(200)
+    files = sorted(path.name for path in bench.path.iterdir())
+    kept = bench.journal.sealed_segments()[-1]
+    bench.journal.trim_to(195)
+    removed: list[str] = []
+    remove = bench.disk.remove
+    bench.disk.remove = removed.append  # type: ignore[method-assign, assignment]
+    bench.worker.held = True
+    bench.journal.flush()
+    bench.worker.run(1)  # Durable: the removal begins.
+    bench.fill(1)
+    seq = bench.journal.seq
+    assert bench.journal.durable_seq < seq
+    bench.worker.run(1)
+    bench.worker.run(1)
+    assert bench.journal.durable_seq == seq
+    assert removed == files[:1]
+    bench.worker.run()
+    assert removed == files[: len(removed)]
+    assert len(removed) > 3
+    assert removed[-1] < journal_frames.segment_name(kept + 1)
+    for name in removed[:2]:
+        remove(name)
+    again = bench.reopen()
+    said = image(again)
+    again.trim_to(196)
+    again.flush()
+    assert len(list(bench.path.iterdir())) == len(files) - len(removed)
+    assert (said[2], image(bench.reopen())[2]) == (195, 196)
+
+
+def test_the_bytes_of_entries_are_those_that_a_trim_frees(bench: Bench) -> None:
+    """None are there at first; they grow with each, and go with what is trimmed, whatever the segments still take."""
+    journal = bench.journal
+    assert journal.bytes_of_entries() == 0
+    bench.fill(1)
+    one = journal.bytes_of_entries()
+    assert 100 < one < 200
+    bench.fill(1)
+    assert journal.bytes_of_entries() == 2 * one
+    bench.fill(198)
+    everything = journal.bytes_of_entries()
+    assert 200 * one <= everything <= journal.bytes_on_disk()
+    journal.trim_to(101)
+    assert abs(journal.bytes_of_entries() - everything / 2) < SMALL.segment_bytes
+    journal.trim_to(201)
+    assert journal.bytes_of_entries() == 0
+
+
 def test_disk_use_is_bounded_by_what_is_kept(bench: Bench) -> None:
     """Many times the kept amount passes through; the files stay few, and votes cast long ago are not forgotten."""
     bench.journal.set_vote(1, NodeId(2))

@@ -29,7 +29,7 @@ from quorate.consensus.transport.codec import (
     SnapshotChunk,
 )
 from quorate.errors import PeerError
-from tests.unit.consensus.raft_cluster import Cluster, Node
+from tests.unit.consensus.raft_cluster import JOURNAL, Cluster, Node
 
 SNAPSHOTS = SnapshotSettings(
     check_period_s=0.05, retain_entries=10, trim_slack_entries=5, chunk_bytes=300, window_chunks=2, resend_s=0.1,
@@ -115,6 +115,35 @@ def test_large_entries_are_retained_in_smaller_number() -> None:
         cluster.run(0.1)
     assert leader.journal.bytes_on_disk() < 200 * 2000
     assert leader.journal.base_index > 1
+
+
+@pytest.mark.parametrize("size", [300, 1000, 2000, 4000])
+def test_the_journal_has_no_more_than_twice_what_is_retained(size: int) -> None:
+    """However large the entries, and however many may be retained; and about as much as is said is kept."""
+    allowed, segment = 128 * 1024, JOURNAL.segment_bytes
+    few = SnapshotSettings(check_period_s=0.05, retain_entries=20_000, trim_slack_entries=20_000, retain_bytes=allowed)
+    cluster = Cluster(1, settings=EngineSettings(snapshots=few))
+    leader = cluster.elect()
+    least = allowed
+    for _ in range(4 * allowed // segment):
+        write(cluster, leader, segment // size, b"x" * size)
+        cluster.run(0.1)
+        assert leader.journal.bytes_on_disk() <= 2 * allowed + 4 * segment
+        if leader.journal.base_index > 1:
+            least = min(least, leader.journal.bytes_of_entries())
+    assert leader.journal.base_index > 1
+    assert least > allowed - 2 * segment
+
+
+def test_what_a_segment_has_left_over_counts_for_nothing() -> None:
+    """Where less is retained than a segment holds the journal is trimmed to that, and not more with every look."""
+    small = SnapshotSettings(check_period_s=0.05, retain_entries=1000, trim_slack_entries=1000, retain_bytes=4096)
+    cluster = Cluster(1, settings=EngineSettings(snapshots=small))
+    leader = cluster.elect()
+    write(cluster, leader, 60, b"x" * 200)
+    cluster.run(1.0)
+    kept = leader.journal.last_index - leader.journal.base_index
+    assert 10 <= kept <= 40
 
 
 @pytest.mark.parametrize("count", [3, 5])

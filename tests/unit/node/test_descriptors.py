@@ -10,7 +10,7 @@ from quorate.node.descriptors import LEAST, fitted, fixed, wanted
 from quorate.node.settings import NodeSettings
 from tests.unit.node.test_settings import settings
 
-LIMITS = [*range(250, 800, 7), 1024, 4096, 10_000, 20_000]
+LIMITS = [*range(271, 800, 7), 1024, 4096, 10_000, 20_000]
 
 
 def number(found: NodeSettings, path: tuple[str, ...]) -> int:
@@ -31,6 +31,13 @@ def test_whatever_may_be_open_fits_below_the_limit(limit: int) -> None:
     for path, least in LEAST.items():
         assert least <= number(after, path) <= number(before, path)
         assert (".".join(path) in smaller) == (number(after, path) < number(before, path))
+
+
+def test_each_segment_of_the_journal_has_a_descriptor() -> None:
+    """Of twice as much as is retained, for so much is there before it is trimmed; and of those that are begun."""
+    few = settings(flags={"engine.snapshots.retain_bytes": str(16 << 20)})
+    many = settings(flags={"engine.snapshots.retain_bytes": str(64 << 20)})
+    assert fixed(many) - fixed(few) == 2 * (48 << 20) // many.storage.journal.segment_bytes
 
 
 def test_enough_changes_nothing() -> None:

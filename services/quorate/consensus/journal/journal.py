@@ -207,6 +207,8 @@ class Journal:
         self._newest = segment_name(image.segments[-1].segment)
         """The newest segment begun on disk; the worker's alone."""
         self._cuts: deque[_Cut] = deque()
+        self._dropped: deque[str] = deque()
+        """Segments that nobody needs, and whose files are still there."""
 
     @classmethod
     def open(
@@ -472,6 +474,14 @@ class Journal:
         spares = len(self._spares) * self._settings.segment_bytes
         return spares + sum(segment.size for segment in self._segments)
 
+    def bytes_of_entries(self) -> int:
+        """From the first entry to the end of what was written: what less would be, were entries trimmed."""
+        if self._index.last_index == self._index.base.index:
+            return 0
+        first = self._index.positions(self.first_index, 1)[0]
+        size = sum(live.size for live in self._segments if live.segment >= first >> 32)
+        return size - (first & 0xFFFFFFFF) - (self._segment_size - self._offset)
+
     def _written(self) -> None:
         """On the loop: the worker has synced what it found."""
         report: _Report | None = None
@@ -535,20 +545,28 @@ class Journal:
         while self._cuts and self._cuts[0].seq <= self.durable_seq:
             cut = self._cuts.popleft()
             index, segment = cut.index, max(segment, cut.segment)
-        names: list[str] = []
+        gone = 0
         for live in self._segments:
             if live.segment >= current or (live.max_index > index and live.segment >= segment):
                 break
-            names.append(segment_name(live.segment))
-        if not names:
-            return
-        del self._segments[: len(names)]
+            gone += 1
+        removing = bool(self._dropped)
+        self._dropped += (segment_name(live.segment) for live in self._segments[:gone])
+        del self._segments[:gone]
+        if not removing:
+            self._remove_dropped()
 
-        def remove() -> None:
-            for name in names:
-                self._disk.remove(name)
+    def _remove_dropped(self) -> None:
+        """The oldest first, a job for each and none before the last has ended: a removal syncs the directory, and what
+        is to be made durable meanwhile waits for one of them at most.
+        """
+        if self._dropped:
+            name = self._dropped[0]
+            self._worker.submit(lambda: self._disk.remove(name), self._removed)
 
-        self._worker.submit(remove, _nothing)
+    def _removed(self) -> None:
+        self._dropped.popleft()
+        self._remove_dropped()
 
     # ── the plan of bytes (loop) ─────────────────────────────────────────────────────────────────────────────────────
 

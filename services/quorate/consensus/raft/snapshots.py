@@ -289,13 +289,17 @@ class Trimmer:
         self._worker.submit(self._store.sync, lambda: self._trim(target))
 
     def _retain(self) -> int:
-        """Entries to keep: fewer when they are large."""
+        """Entries to keep: when they are large, of those that are there as many as may be kept. A share of
+        ``retain_entries`` bounds no bytes: so many large ones are never there.
+        """
         entries, size, allowed = (
             self._settings.retain_entries,
-            self._journal.bytes_on_disk(),
+            self._journal.bytes_of_entries(),
             self._settings.retain_bytes,
         )
-        return entries if size <= allowed else entries * allowed // size
+        if size <= allowed:
+            return entries
+        return min(entries, (self._journal.last_index - self._journal.base_index) * allowed // size)
 
     def _trim(self, target: Index) -> None:
         self._busy = False
