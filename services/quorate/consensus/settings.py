@@ -27,9 +27,11 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 128 * 1024
     """Payload of one chunk; a single row or batch larger than this travels alone."""
     window_chunks: int = 4
-    """Chunks in flight to one peer."""
+    """Chunks in flight to one peer; once they carry ``window_chunks * chunk_bytes`` no more, but one always."""
     resend_s: float = 0.5
-    """No acknowledgement for so long: send the unacknowledged chunks again."""
+    """No acknowledgement for so long, for each ``chunk_bytes`` in flight: send the unacknowledged chunks again. Twice
+    as long after the first repetition and again after the second, up to ``timeout_s``. After a new connection they are
+    sent again at once."""
     timeout_s: float = 10.0
     """No progress for so long: the sender gives up (and starts afresh), the receiver discards what it staged."""
     staged_bytes_max: int = 4 * 1024 * 1024 * 1024
@@ -45,6 +47,11 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
         bounded(self, zero=("retain_entries", "trim_slack_entries"))
         if self.resend_s >= self.timeout_s:
             raise UsageError("resend_s must be below timeout_s")
+
+    @property
+    def window_bytes(self) -> int:
+        """What may be in flight to one peer before one more chunk is."""
+        return self.window_chunks * self.chunk_bytes
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Trimming and snapshots: a follower too far behind gets the state, whole or not at all, whatever dies meanwhile."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -214,7 +215,8 @@ def lossy(cluster: Cluster, loss: float) -> None:
 @pytest.mark.parametrize("loss", [0.1, 0.3, 0.5])
 def test_lost_and_repeated_chunks_are_survived(loss: float) -> None:
     """Chunks are sent again until they are acknowledged; one that comes twice is taken once."""
-    cluster, _, lagging = behind()
+    often = msgspec.structs.replace(SNAPSHOTS, resend_s=0.02, timeout_s=30.0)
+    cluster, _, lagging = behind(settings=EngineSettings(snapshots=often))
     lossy(cluster, loss)
     cluster.wires.heal()
     cluster.run_until(lambda: lagging.machine.installs, 60)
@@ -525,9 +527,9 @@ BEGIN = SnapshotBegin(Term(3), 7, Index(50), Term(2), 0, 0)
 
 
 def make_sender(rows: int = 10) -> SnapshotSender:
-    """Of that many rows and no batches, one row per chunk."""
-    settings = SnapshotSettings(chunk_bytes=1, window_chunks=2, resend_s=0.5, timeout_s=2.0)
-    read: list[Row] = [("rows", b"%02d" % i, b"v") for i in range(rows)]
+    """Of that many rows and no batches, one row per chunk; a window has 0.49 s before it is sent again."""
+    settings = SnapshotSettings(chunk_bytes=40, window_chunks=2, resend_s=0.2, timeout_s=2.0)
+    read: list[Row] = [("rows", b"%02d" % i, b"v" * 38) for i in range(rows)]
     return SnapshotSender(BEGIN, read, lambda _: iter(()), AtOnce(), lambda: None, settings, 0.0)
 
 
@@ -589,6 +591,100 @@ def test_the_loop_reads_no_row_and_the_reader_a_bounded_number_at_a_time() -> No
     assert sum(per_job[::2]) == 200_000
     assert set(per_job[1::2]) == {0}
     assert max(per_job) <= AHEAD * settings.window_chunks * settings.chunk_bytes // 64
+
+
+class Wire:
+    """A connection that loses nothing and carries so many bytes a second, to a follower that takes each chunk once."""
+
+    def __init__(self, sender: SnapshotSender, rate: float) -> None:
+        self.sender, self.rate = sender, rate
+        self.waiting: deque[list[float]] = deque()
+        """Number and size of what has not arrived; the number of a begin is -1."""
+        self.next_chunk = 0
+        self.sent = self.peak = 0.0
+
+    def step(self, now: float, step_s: float) -> None:
+        """So much time passes: what arrives is acknowledged, and what the sender says then is put behind the rest."""
+        room = self.rate * step_s
+        while self.waiting and room > 0:
+            number, left = self.waiting[0]
+            self.waiting[0][1] = max(0.0, left - room)
+            room -= left
+            if room >= 0:
+                self.waiting.popleft()
+                self.next_chunk += number == self.next_chunk
+                self.sender.on_ack(ack(self.next_chunk), now)
+        for message in self.sender.messages(now):
+            chunk = message if isinstance(message, SnapshotChunk) else None
+            size = 100 + len(chunk.payload) if chunk else 100
+            self.waiting.append([chunk.number if chunk else -1, size])
+            self.sent += size
+        self.peak = max(self.peak, sum(size for _, size in self.waiting))
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "rate"),
+    [(128 << 10, 1.25e7), (128 << 10, 2e5), (1_500_000, 2.5e6), (4_000_000, 6e6), (6_000_000, 1.1e7), (6_000_000, 2e6)],
+)
+def test_what_waits_in_a_slow_link_is_not_sent_again_and_again(row_bytes: int, rate: float) -> None:
+    """Nothing is lost, and all of it arrives in little more time than the link needs for it. No more waits to leave
+    than two windows (one large row may be one), and no more than that and what is made ahead is in memory.
+    """
+    settings = SnapshotSettings()
+    rows, value = 20, bytes(row_bytes)
+    made = 0
+
+    def read() -> Iterator[Row]:
+        nonlocal made
+        for number in range(rows):
+            made += row_bytes
+            yield "rows", b"%02d" % number, value
+
+    sender = SnapshotSender(BEGIN, read(), lambda _: iter(()), AtOnce(), lambda: None, settings, 0.0)
+    wire = Wire(sender, rate)
+    now, step_s = 0.0, 0.01
+    while wire.next_chunk <= rows:  # The last one carries nothing.
+        assert not sender.stale(now)
+        assert now < 1.0 + 1.5 * rows * row_bytes / rate
+        wire.step(now, step_s)
+        assert made - wire.next_chunk * row_bytes <= AHEAD * settings.window_bytes + 2 * row_bytes
+        now += step_s
+    assert wire.peak <= 2 * (settings.window_bytes + row_bytes)
+    assert wire.sent <= 1.5 * rows * row_bytes
+
+
+def test_silence_is_waited_for_longer_each_time_and_a_connection_ends_it() -> None:
+    """Repetitions are twice as far apart each time; an acknowledgement, or a new connection, begins anew."""
+    sender = make_sender()
+    sender.messages(0.0)
+    sender.on_ack(ack(0), 0.0)
+    first = sender.messages(0.0)
+    times = [tenth / 10 for tenth in range(1, 20) if sender.messages(tenth / 10)]
+    assert times == [0.5, 1.5]
+    sender.connected()
+    assert sender.messages(2.0) == first
+    assert sender.messages(2.4) == []
+    sender.on_ack(ack(1), 2.4)
+    sender.messages(2.4)
+
+
+def test_what_a_closed_connection_took_is_sent_again_at_once() -> None:
+    """The connection to a follower is replaced while chunks are under way, and nothing closed: no wait goes by."""
+    slow = msgspec.structs.replace(SNAPSHOTS, resend_s=5.0, timeout_s=20.0)
+    cluster, leader, lagging = behind(settings=EngineSettings(snapshots=slow))
+    cluster.wires.heal()
+    creep(cluster, at_step(cluster, lagging, "middle"))
+    deliver = cluster.wires.arrive
+    cluster.wires.arrive = lambda source, target, frame: (  # type: ignore[method-assign]
+        None if frame[0] in {16, 17, 18} else deliver(source, target, frame)
+    )
+    cluster.run(0.1)
+    cluster.wires.arrive = deliver  # type: ignore[method-assign]
+    cluster.run(0.5)
+    assert not lagging.machine.installs
+    leader.engine.peer_connected(NodeId(lagging.id))
+    cluster.run_until(lambda: lagging.machine.installs, 1.0)
+    same(cluster)
 
 
 def test_a_sender_gives_up_without_progress_or_when_it_is_unknown() -> None:

@@ -170,6 +170,8 @@ class Replication:
     def connected(self, peer: NodeId) -> None:
         """A connection is up: what was under way may be lost. Nothing waits for it; the next frame finds out."""
         self.flows[peer].resend = True
+        if (sender := self.senders.get(peer)) is not None:
+            sender.connected()
 
     # ── what is committed ──
 

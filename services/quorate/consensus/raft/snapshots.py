@@ -4,13 +4,15 @@ Rules: what travels is the state (every row, request and group offset as of one 
 follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced,
 which a worker of its own does: nothing that a peer or client waits for is behind it.
 While a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and
-acknowledged; lost ones are sent again from the first that is missing.
+acknowledged; lost ones are sent again from the first that is missing. What waits in a slow link is not lost: it is not
+sent again behind itself.
 
 Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
 staged there until all have come (consensus/raft/staging.py). Both are read as they are sent, by the reader's thread:
 rows from iterators opened at the snapshot's index, which go on to show the state of then.
 """
 
+import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -88,6 +90,9 @@ def unpack_batches(payload: bytes) -> list[bytes]:
 AHEAD: Final = 4
 """Windows that are made, sent ones included, before the follower asks for more."""
 
+DOUBLINGS: Final = 2
+"""How often the time before a repetition grows, each time to twice as much."""
+
 
 class SnapshotSender:
     """One snapshot on its way to one follower, in one term. Asked for messages, told of acks.
@@ -118,6 +123,9 @@ class SnapshotSender:
         self._all_made = False
         self._in_flight: deque[SnapshotChunk] = deque()
         self._sent_at: float | None = None
+        """When anything was sent last; None if it may be lost."""
+        self._repeated = 0
+        """How often all in flight was sent again without progress."""
         self._progress_at = now
         self._lost = False
 
@@ -132,24 +140,42 @@ class SnapshotSender:
 
     def messages(self, now: float) -> list[Message]:
         """What to send now: new chunks into the window, and everything unacknowledged once in a while."""
-        overdue = self._sent_at is None or now - self._sent_at >= self._settings.resend_s
-        if self._chunks is None:
-            if not overdue:
+        waited = math.inf if self._sent_at is None else now - self._sent_at
+        if self._chunks is None or self._all_acknowledged:
+            # Also if every chunk was taken: the install may still run, or its ack was lost. The follower answers with
+            # how far it is and installs nothing twice.
+            if waited < self._settings.resend_s:
                 return []
             self._sent_at = now
             return [self._begin]
-        messages: list[Message] = list(self._in_flight) if overdue else []
-        while self._made and len(self._in_flight) < self._settings.window_chunks:
+        messages: list[Message] = []
+        if self._in_flight and waited >= self._patience():
+            self._repeated += 1
+            messages += self._in_flight
+        while self._made and self._has_room():
             chunk = self._made.popleft()
             self._in_flight.append(chunk)
             messages.append(chunk)
-        # Every chunk was taken, but the install may still run, or its ack was lost: the begin is asked again. The
-        # follower answers it with how far it is and installs nothing twice.
-        if self._all_acknowledged and overdue:
-            messages.append(self._begin)  # How far is it?
         if messages:
             self._sent_at = now
         return messages
+
+    def connected(self) -> None:
+        """A connection is up: what was under way may be lost with the one before."""
+        self._sent_at, self._repeated = None, 0
+
+    def _has_room(self) -> bool:
+        """May one more be in flight? Some large ones are a window too, and one always is."""
+        settings, sent = self._settings, self._in_flight
+        return not sent or (len(sent) < settings.window_chunks and _bytes(sent) < settings.window_bytes)
+
+    def _patience(self) -> float:
+        """Without an acknowledgement for so long all in flight is taken for lost: the more bytes, the longer they need,
+        and after each repetition twice as long: where it was only late, it now waits in front of what comes next.
+        """
+        settings = self._settings
+        chunks = max(1.0, _bytes(self._in_flight) / settings.chunk_bytes)
+        return min(settings.timeout_s, settings.resend_s * chunks * 2.0 ** min(self._repeated, DOUBLINGS))
 
     def on_ack(self, ack: SnapshotAck, now: float) -> bool:
         """Is the follower done?"""
@@ -165,7 +191,7 @@ class SnapshotSender:
             self._progress_at, self._sent_at = now, None
         while self._in_flight and self._in_flight[0].number < ack.next_chunk:
             self._in_flight.popleft()
-            self._progress_at = now
+            self._progress_at, self._repeated = now, 0
         if self._all_acknowledged:  # All of it has arrived: the follower makes it its state.
             self._progress_at = now
         self._make()
@@ -177,8 +203,10 @@ class SnapshotSender:
 
     def _make(self) -> None:
         """Let the reader make what the window lacks, and some windows ahead: nobody waits for each."""
-        chunks, lacks = self._chunks, AHEAD * self._settings.window_chunks - len(self._in_flight) - len(self._made)
-        if chunks is None or self._making or self._all_made or lacks <= 0:
+        chunks, settings = self._chunks, self._settings
+        lacks = AHEAD * settings.window_chunks - len(self._in_flight) - len(self._made)
+        room = AHEAD * settings.window_bytes - _bytes(self._in_flight) - _bytes(self._made)
+        if chunks is None or self._making or self._all_made or lacks <= 0 or room <= 0:
             return
         self._making = True
         found: list[SnapshotChunk] = []
@@ -186,11 +214,11 @@ class SnapshotSender:
         def done() -> None:
             self._making = False
             self._made += found
-            self._all_made = len(found) < lacks
+            self._all_made = found[-1].last
             self._make()  # More may have been acknowledged meanwhile.
             self._on_made()
 
-        self._reader.submit(lambda: found.extend(islice(chunks, lacks)), done)
+        self._reader.submit(lambda: found.extend(_some(chunks, lacks, room)), done)
 
     def _cut(self, batches: Iterator[Batch]) -> Iterator[SnapshotChunk]:
         """Chunks of bounded size, made when they are asked for."""
@@ -225,6 +253,20 @@ class SnapshotSender:
                 rows, size = [], 0
         if rows:
             yield ROWS, pack_rows(rows)
+
+
+def _bytes(chunks: Iterable[SnapshotChunk]) -> int:
+    """What they carry."""
+    return sum(len(chunk.payload) for chunk in chunks)
+
+
+def _some(chunks: Iterator[SnapshotChunk], count: int, room: int) -> Iterator[SnapshotChunk]:
+    """So many, or fewer: none after the one that fills the room."""
+    for chunk in islice(chunks, count):
+        yield chunk
+        room -= len(chunk.payload)
+        if room <= 0:
+            return
 
 
 class WatchedWorker:
