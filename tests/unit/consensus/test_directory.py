@@ -84,6 +84,22 @@ def test_the_directory_of_a_peer_is_remembered_as_it_was_named(file: VoterFile) 
     assert (told, directory.named_durably(peer), opened(file).named(peer)) == (["a", "b", "c"], True, "c")
 
 
+def test_the_directory_of_each_peer_is_remembered_for_itself(file: VoterFile) -> None:
+    """Of two that are named at once one is named again before the first names are on disk: the other waits for those
+    alone, and in the end a crash would leave both their newest.
+    """
+    directory, worker = opened(file), InlineWorker()
+    directory.name({2: "a", 3: "a"}, worker, lambda: None)
+    worker.held = True
+    directory.name({2: "b", 3: "b"}, worker, lambda: None)
+    directory.name({2: "c", 3: "b"}, worker, lambda: None)
+    worker.run(1)
+    assert (directory.named_durably(NodeId(2)), directory.named_durably(NodeId(3))) == (False, True)
+    worker.run()
+    assert (directory.named_durably(NodeId(2)), directory.named_durably(NodeId(3))) == (True, True)
+    assert opened(file).voter.named == {2: "c", 3: "b"}
+
+
 def test_an_older_change_never_undoes_a_newer_one(file: VoterFile) -> None:
     """What a failing node says of its store is written at once, and holds what was under way; the worker comes later
     with the older file.

@@ -230,8 +230,7 @@ class Directory:
         self._naming |= changed
 
         def durable() -> None:
-            if all(self.voter.named[peer] == names[peer] for peer in changed):
-                self._naming -= changed
+            self._naming -= {peer for peer in changed if self.voter.named[peer] == names[peer]}  # Each for itself.
             done()
 
         self.save_later(worker, durable, named={**self.voter.named, **names})
