@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -275,6 +276,28 @@ def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
     ):
         with pytest.raises(StorageError):
             call()
+
+
+@pytest.mark.parametrize("read", [0, 1, 100])
+def test_a_scan_under_way_keeps_no_store_open(tmp_path: Path, read: int) -> None:
+    """Whoever holds one when the store closes (a snapshot that was being sent) cannot read on, and is told so: an end
+    would say that this was all. The store can be opened again at once, and is not called damaged.
+    """
+    store = RocksStore(str(tmp_path / "store"))
+    store.write([put("rows", b"%03d" % number, b"v") for number in range(100)])
+    told: list[StorageError] = []
+    store.on_damage = told.append
+    scan, ended = store.scan("rows"), store.scan("rows", b"099")
+    assert len(list(islice(scan, read))) == read
+    assert len(list(ended)) == 1
+    store.close()
+    again = RocksStore(str(tmp_path / "store"), must_exist=True)
+    with pytest.raises(StorageError, match="was closed"):
+        next(scan)
+    assert next(ended, None) is None
+    assert told == []
+    assert again.get("rows", b"099") == b"v"
+    again.close()
 
 
 CHILD = """

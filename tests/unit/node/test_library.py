@@ -430,6 +430,22 @@ def test_a_node_is_started_once_and_stopped_as_often_as_one_likes(settings: Node
     assert not any(listening(settings).values())
 
 
+def test_a_directory_can_be_had_again_whatever_the_node_was_reading(settings: NodeSettings) -> None:
+    """It stops while it sends its state to another, and the program still holds it: the next one has its store."""
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            await node.ready()
+            rows = node.core.store.scan("rows")
+            next(rows)
+        async with Node(settings) as again:
+            await again.ready()
+        with pytest.raises(StorageError):
+            next(rows)
+
+    within(scenario)
+
+
 def waits_for_a_successor(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one of three does that leads."""
     monkeypatch.setattr(node.core.engine, "transfer_leadership", lambda: True)

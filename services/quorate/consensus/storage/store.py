@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct as Layout
 from typing import get_args
+from weakref import WeakSet
 
 import msgspec
 from rocksdict import (
@@ -178,6 +179,15 @@ def claim_identity(store: Store, identity: Identity) -> None:
     store.sync()
 
 
+class _Opened:
+    """What a scan reads with, until the store is closed."""
+
+    __slots__ = ("__weakref__", "cursor")
+
+    def __init__(self, cursor: RdictIter) -> None:
+        self.cursor: RdictIter | None = cursor
+
+
 class RocksStore:
     """The ``Store`` port over RocksDB. Calls belong to the loop's thread, ``sync`` to the worker's.
 
@@ -197,6 +207,8 @@ class RocksStore:
         self.path = path
         self.on_damage: Callable[[StorageError], None] = _nobody
         """Told of a read that failed, of damage or not, before whoever read is: it may be a caller who goes on."""
+        self._scans: WeakSet[_Opened] = WeakSet()
+        """Those that somebody still reads, or may."""
         self._cache_bytes = settings.block_cache_bytes
         self._cache = cache = Cache(settings.block_cache_bytes)
         options = _options(settings, cache)
@@ -221,25 +233,32 @@ class RocksStore:
         for, and that may be by another thread. Raises StorageError.
         """
         try:
-            cursor = self._families[family].iter()
+            opened = _Opened(self._families[family].iter())
         except Exception as error:
             raise self._unread(error) from error
-        return self._walk(cursor, start, stop)
+        self._scans.add(opened)
+        return self._walk(opened, start, stop)
 
-    def _walk(self, cursor: RdictIter, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended."""
-        valid, next_key, next_value, advance = cursor.valid, cursor.key, cursor.value, cursor.next
+    def _walk(self, opened: _Opened, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """An iterator of RocksDB simply ends at a block it cannot read: its status says why it ended. No name here
+        holds it while others run: it must be gone when the store closes, whoever still holds the scan.
+        """
         try:
-            cursor.seek(start)
-            while valid():
-                key: bytes = next_key()
+            if opened.cursor is not None:
+                opened.cursor.seek(start)
+            while opened.cursor is not None and opened.cursor.valid():
+                key: bytes = opened.cursor.key()
                 if stop is not None and key >= stop:
                     return
-                yield key, next_value()
-                advance()
-            cursor.status()
+                yield key, opened.cursor.value()
+                if opened.cursor is not None:
+                    opened.cursor.next()
+            if opened.cursor is not None:
+                opened.cursor.status()
+                return
         except Exception as error:
             raise self._unread(error) from error
+        raise StorageError(f"store {self.path}: it was closed while it was read")
 
     def last(self, family: Family) -> tuple[bytes, bytes] | None:
         """The pair with the greatest key. Raises StorageError."""
@@ -303,7 +322,11 @@ class RocksStore:
             raise StorageError(f"store sync: {error}") from error
 
     def close(self) -> None:
-        """Release it; what was not synced may be lost. Closing twice does nothing. Raises StorageError."""
+        """Release it, for whoever opens it next; what was not synced may be lost. A scan that somebody still holds can
+        only fail from here on: RocksDB would stay open for it. Closing twice does nothing. Raises StorageError.
+        """
+        for opened in list(self._scans):
+            opened.cursor = None
         if self._handles:
             self._families.clear()
             self._handles.clear()
