@@ -43,6 +43,10 @@ DELETED_MAX: Final = 4096
 """Keys that one decision deletes; etcd has no such bound."""
 DELETED_BYTES_MAX: Final = 1280 * 1024
 """Bytes of their names, as texts: each stands in its record twice, and all records are one entry."""
+PUT_BYTES_MAX: Final = 4 << 20
+"""Bytes of the values and names (twice) that one decision puts. No entry is longer, and a request that keeps the values
+of keys says little itself: it is refused before hundreds of MiB are encoded.
+"""
 LEASE_KEYS_MAX: Final = DELETED_MAX
 """Keys of one lease, which all go in one decision."""
 DEPTH_MAX: Final = 16
@@ -51,6 +55,9 @@ DEPTH_MAX: Final = 16
 TOO_MANY_KEYS: Final = refuse("TooManyKeys", f"the ranges of one request look at {READ_MAX} keys at most: set limits")
 _NAMES_TOO_LONG: Final = refuse(
     "TooManyKeys", f"the names of all keys that one request deletes have at most {DELETED_BYTES_MAX >> 10} KiB"
+)
+_TOO_MUCH: Final = refuse(
+    "CommandTooLarge", f"what one request puts, values that it keeps too, has {PUT_BYTES_MAX} bytes at most"
 )
 TOO_MANY_OPERATIONS: Final = refuse("TooManyOperations", "too many operations in txn request")
 _LEASE_NOT_FOUND: Final = refuse("LeaseNotFound", "requested lease not found")
@@ -66,7 +73,7 @@ class _Refused(Exception):  # noqa: N818  It carries the refusal out of a transa
 
 
 def put_key(state: State, command: PutKey, context: Context) -> Decision | Refusal:
-    """Refuses EmptyKey, ValueProvided, LeaseProvided, KeyNotFound, LeaseNotFound, LeaseIsFull."""
+    """Refuses EmptyKey, ValueProvided, LeaseProvided, KeyNotFound, LeaseNotFound, LeaseIsFull, CommandTooLarge."""
     return _decided(state, command)
 
 
@@ -236,7 +243,7 @@ class _Writes:
         """Keys that it looked at."""
         self._answered = 0
         """Bytes of keys that it is answered with."""
-        self._deleted_bytes = 0
+        self._deleted_bytes = self._put_bytes = 0
         self._joined: dict[int, tuple[int, int]] = {}
         """By how many keys this decision changed each lease, and by how many bytes of their names."""
 
@@ -290,6 +297,9 @@ class _Writes:
             value = before.value if put.keep_value else value
             lease = before.lease if put.keep_lease else lease
         text = ordered_name(put.key)
+        self._put_bytes += len(value) + 2 * len(text)
+        if self._put_bytes > PUT_BYTES_MAX:
+            raise _Refused(_TOO_MUCH)
         if lease and lease not in self._leases:
             raise _Refused(_LEASE_NOT_FOUND)
         self._attach(lease, 1, len(text))

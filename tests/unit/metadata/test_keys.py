@@ -236,6 +236,19 @@ def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
     assert not made.state.attached
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_request_that_keeps_more_values_than_an_entry_holds_is_refused_as_it_is_decided(*, within: bool) -> None:
+    """It is short itself; whatever it keeps would be encoded first, and be too long then. As much as fits is kept."""
+    made = world()
+    names = [b"%d" % number for number in range(5)]
+    for name in names:
+        made.do(PutKey(key=name, value=b"v" * (1 << 20)))
+    puts = tuple(PutKey(key=name, keep_value=True) for name in names)
+    asked = (Transact(success=puts[:1]), Transact(success=puts[1:])) if within else puts
+    assert made.refused(Transact(success=asked)).code == "CommandTooLarge"
+    assert len(made.events(Transact(success=puts[:3]))) == 3
+
+
 def test_a_put_looks_for_its_lease_before_its_key_and_a_transaction_does_not() -> None:
     """Which of two errors is told, as by etcd."""
     put = PutKey(key=b"a", lease=5, keep_value=True)
