@@ -63,7 +63,8 @@ Decider = Callable[[State, Any, Context], Decision | Refusal]
 
 
 def open_session(state: State, command: OpenSession, context: Context) -> Decision | Refusal:
-    """A session that need not outlive its connection, and has none before it, is no fact. Refuses UnknownMember,
+    """A session that need not outlive its connection, and has none before it, is no fact; one before it whose expiry is
+    0 ends with the connection that this one takes the place of (section 3.1.4). Refuses UnknownMember,
     StaleMemberEpoch, MemberIsFenced, BadClient, BadExpiry, BadWill.
     """
     member = _opener(state, command)
@@ -74,7 +75,7 @@ def open_session(state: State, command: OpenSession, context: Context) -> Decisi
     if before is not None:
         since, ends, now_ms = since_ms(state, before), ends_ms(state, before), _time_of(state, before, context)
         expired = ends is not None and ends <= now_ms
-        ended = expired or command.clean_start
+        ended = expired or command.clean_start or not before.expiry_s
         taken_over_from = "" if since else before.member
         due = will_due_ms(state, before)
         if before.will is not None and (ended or (due is not None and due <= now_ms) or _undelayed(before, since)):
@@ -84,7 +85,8 @@ def open_session(state: State, command: OpenSession, context: Context) -> Decisi
         else:
             cancelled = before.will is not None
         if ended:
-            events.append(_ended(before, since, "expired" if expired else "clean start"))
+            reason = "expired" if expired else "clean start" if command.clean_start else "closed"
+            events.append(_ended(before, since, reason))
         present = not ended
     opened = command.expiry_s > 0 or present
     if opened:

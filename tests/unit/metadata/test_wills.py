@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.events import Event, SessionDisconnected, SessionOpened, WillAcknowledged, WillDecided, WillHandedOver
+from quorate.events import (
+    Event,
+    SessionDisconnected,
+    SessionEnded,
+    SessionOpened,
+    WillAcknowledged,
+    WillDecided,
+    WillHandedOver,
+)
 from quorate.metadata import sessions as rules
 from quorate.metadata import wills as handing
 from quorate.metadata.commands import (
@@ -16,9 +24,11 @@ from quorate.metadata.commands import (
     DrainMember,
     HandOverWills,
     OpenSession,
+    SessionIs,
     SettleSessions,
     UnregisterMember,
 )
+from quorate.metadata.context import Decision
 from quorate.model.sessions import living, waiting_wills, will_due_ms
 from quorate.model.state import Will
 from tests.unit.metadata.test_sessions import STEP, Brokers, happen, kinds
@@ -146,6 +156,27 @@ def test_a_take_over_of_a_connected_client(delay_s: int, reason: str, *, clean_s
         assert (decided(events).reason, handed(events).member) == (reason, "b")
     else:
         assert kinds(events) == ["SessionOpened"]
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_a_take_over_ends_a_session_whose_expiry_is_0(expiry_s: int) -> None:
+    """As its connection does, and whichever is told first: its will is published, whatever its delay, and the client
+    that comes has no session before it (sections 3.1.2.11.2 and 3.1.4).
+    """
+    made = Brokers()
+    made.open()
+    epoch = made.open(expiry_s=0, will=delayed(9))
+    opening = made.opening(member="b", expiry_s=expiry_s)
+    decision = made.decide(opening)
+    assert isinstance(decision, Decision)
+    assert decision.reply == SessionIs(
+        client="c", opened=expiry_s > 0, present=False, taken_over_from="a", replaced_epoch=epoch
+    )
+    events = made.events(opening)
+    assert kinds(events) == ["WillDecided", "WillHandedOver", "SessionEnded", "SessionOpened"][: 4 if expiry_s else 3]
+    assert (decided(events).reason, handed(events).member) == ("session ended", "b")
+    assert isinstance(events[2], SessionEnded)
+    assert (events[2].reason, events[2].session_epoch, events[2].disconnected_ms) == ("closed", epoch, 0)
 
 
 def test_a_will_of_a_lost_member_goes_to_a_living_one_with_the_role() -> None:
