@@ -136,7 +136,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "the last copy leaves": Mutant(
         "a member that is to leave and leads nothing may go with the last copy in sync of a segment",
-        edit(segments, "_is_last", "if shard.deleting or", "if True or"),
+        edit(segments, "_is_last", "return mine and", "return False and"),
         test=f"{UNIT}/metadata/test_journal.py::test_who_has_the_last_copy_in_sync_may_not_leave",
     ),
     "a segment without a leader": Mutant(

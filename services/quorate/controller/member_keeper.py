@@ -20,8 +20,9 @@ from quorate.events import Event, MemberAmended, MemberGone, MemberRegistered, M
 from quorate.metadata.commands import FenceMember, HearMember
 from quorate.model.live import MemberHealth
 from quorate.model.names import following
-from quorate.model.segments import holds_last_copy
+from quorate.model.segments import holds_last_copy, looking_for_last_copy
 from quorate.model.state import Member, State
+from quorate.slices import in_slices
 
 RETRY_S: Final = 0.5
 """How soon a fencing is tried again that could not be decided; one that failed, each time twice as late."""
@@ -43,6 +44,7 @@ class _Heard:
         "heard",
         "last_copy",
         "looked",
+        "looking",
         "name",
         "seen",
         "timeout_s",
@@ -65,8 +67,11 @@ class _Heard:
         """None: never by this leader."""
         self.health: MemberHealth | None = None
         self.looked: float | None = None
-        """When its copies were looked at, and whether one was the last; None: not yet."""
-        self.last_copy = False
+        """When its copies were looked at; None: not yet."""
+        self.looking = False
+        """Are they now?"""
+        self.last_copy = True
+        """Was one the last? Until they were looked at it may be."""
 
 
 class _Opening:
@@ -120,13 +125,26 @@ class MemberKeeper(Listener):
         return None if found is None else found.health
 
     def last_copy(self, state: State, member: Member) -> bool:
-        """Now, or ``LAST_COPY_S`` ago at most: whoever is to leave may hold very many, and beats often."""
+        """Now, or ``LAST_COPY_S`` ago at most, or as long as a look takes: whoever is to leave may hold very many, and
+        beats often. So a look at them ends in this turn only if they are few.
+        """
         found, now = self._of(member.name, member.epoch), self._scheduler.monotonic()
         if found is None:
             return holds_last_copy(state, member)
         if found.looked is None or now - found.looked >= LAST_COPY_S:
-            found.looked, found.last_copy = now, holds_last_copy(state, member)
+            self._look(found, state, member)
         return found.last_copy
+
+    def _look(self, found: _Heard, state: State, member: Member) -> None:
+        if found.looking:
+            return
+        found.looking, begun = True, self._scheduler.monotonic()
+
+        def looked(result: Callable[[], bool]) -> None:
+            found.looking = False
+            found.looked, found.last_copy = begun, result()
+
+        in_slices(looking_for_last_copy(state, member), self._scheduler, looked)
 
     def healths(self) -> list[MemberHealth]:
         """Of all that said something here."""

@@ -78,7 +78,7 @@ def register_member(state: State, command: RegisterMember, context: Context) -> 
     if before is not None and before.incarnation == command.incarnation:
         said = (roles, addresses, labels, command.timeout_ms)
         if said == (before.roles, before.addresses, before.labels, before.timeout_ms):
-            return Decision((), _is(state, before))
+            return Decision((), _is(state, before, context))
         amended = MemberAmended(
             member=before.name,
             epoch=before.epoch,
@@ -87,7 +87,7 @@ def register_member(state: State, command: RegisterMember, context: Context) -> 
             labels=labels,
             timeout_ms=command.timeout_ms,
         )
-        return Decision((amended,), _is(state, before))
+        return Decision((amended,), _is(state, before, context))
     fenced: tuple[Event, ...] = ()
     reason = "new" if before is None else "fenced"
     if before is not None and not before.fenced:
@@ -152,7 +152,7 @@ def ask_member(state: State, command: AskMember, context: Context) -> Decision |
         member=member,
         last_heard_ms=context.members.last_heard_ms(member.name, member.epoch),
         health=context.members.health(member.name, member.epoch),
-        may_leave=may_leave(state, member),
+        may_leave=may_leave(state, member, context.members.last_copy),
     )
     return Decision((), described)
 
@@ -163,7 +163,7 @@ def fence_member(state: State, command: FenceMember, context: Context) -> Decisi
     if isinstance(member, Refusal):
         return member
     if member.fenced:
-        return Decision((), _is(state, member))
+        return Decision((), _is(state, member, context))
     event = _fenced(member, "silent", command.evidence, command.last_heartbeat_ms)
     return Decision((event,), MemberIs(name=member.name, epoch=member.epoch, fenced=True, draining=member.draining))
 
@@ -174,7 +174,7 @@ def drain_member(state: State, command: DrainMember, context: Context) -> Decisi
     if isinstance(member, Refusal):
         return member
     if member.draining:
-        return Decision((), _is(state, member))
+        return Decision((), _is(state, member, context))
     who = "an operator" if command.epoch is None else "itself"
     event = MemberDraining(member=member.name, epoch=member.epoch, reason=f"asked by {who}")
     reply = MemberIs(
@@ -182,14 +182,14 @@ def drain_member(state: State, command: DrainMember, context: Context) -> Decisi
         epoch=member.epoch,
         fenced=member.fenced,
         draining=True,
-        may_leave=not stays_for(state, member),
+        may_leave=not stays_for(state, member, context.members.last_copy),
     )
     return Decision((event,), reply)
 
 
 def unregister_member(state: State, command: UnregisterMember, context: Context) -> Decision | Refusal:
     """One that is fenced leads nothing that counts, and its clients are lost; but it may come back with what only it
-    has. Refuses UnknownMember, StaleMemberEpoch, MemberStillLeads.
+    has. All it holds is looked at once, now. Refuses UnknownMember, StaleMemberEpoch, MemberStillLeads.
     """
     member = _meant(state, command.name, command.epoch)
     if isinstance(member, Refusal):
@@ -197,8 +197,10 @@ def unregister_member(state: State, command: UnregisterMember, context: Context)
     stays = "" if command.force else _kept_for(state, member)
     if stays:
         return refuse("MemberStillLeads", f"Member {member.name!r} {stays}")
-    itself = "drained" if may_leave(state, member) else "unregistered"
-    reason = "forgotten" if command.epoch is None else itself
+    reason = "forgotten"
+    if command.epoch is not None:
+        last_copy = holds_last_copy if command.force else _has_none
+        reason = "drained" if may_leave(state, member, last_copy) else "unregistered"
     event = MemberGone(member=member.name, epoch=member.epoch, incarnation=member.incarnation, reason=reason)
     return Decision((event,), MemberIs(name=member.name, epoch=member.epoch))
 
@@ -211,19 +213,24 @@ def _kept_for(state: State, member: Member) -> str:
     return f"is drained first: {stays}" if stays else ""
 
 
+def _has_none(state: State, member: Member) -> bool:
+    """Of a last copy, as ``_kept_for`` found."""
+    return False
+
+
 def _meant(state: State, name: str, epoch: int | None) -> Member | Refusal:
     """Whom an operator names (no epoch), or a member itself."""
     member = state.members.get(name)
     return member if member is not None and epoch is None else checked(state, name, epoch or 0)
 
 
-def _is(state: State, member: Member) -> MemberIs:
+def _is(state: State, member: Member, context: Context) -> MemberIs:
     return MemberIs(
         name=member.name,
         epoch=member.epoch,
         fenced=member.fenced,
         draining=member.draining,
-        may_leave=may_leave(state, member),
+        may_leave=may_leave(state, member, context.members.last_copy),
     )
 
 

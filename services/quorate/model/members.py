@@ -63,9 +63,9 @@ def stays_for(state: State, member: Member, last_copy: Callable[[State, Member],
     return why or (LAST_COPY if last_copy(state, member) else "")
 
 
-def may_leave(state: State, member: Member) -> bool:
+def may_leave(state: State, member: Member, last_copy: Callable[[State, Member], bool] = holds_last_copy) -> bool:
     """It is to leave, and nothing keeps it any more."""
-    return member.draining and not stays_for(state, member)
+    return member.draining and not stays_for(state, member, last_copy)
 
 
 def everyone(state: State) -> Iterator[Member]:

@@ -26,6 +26,7 @@ from quorate.events import (
 )
 from quorate.model.names import is_number, with_name, without_name
 from quorate.model.state import Election, Member, Segment, Shard, State
+from quorate.slices import Steps, finished
 
 _replace = msgspec.structs.replace
 OfShards = ShardCreated | ShardDeleting | ShardGone
@@ -33,6 +34,8 @@ OfSegments = SegmentCreated | SegmentSealed | SegmentLeaderElected | SegmentInSy
 Holdings = Map[str, Map[str, int]]
 """By member: its segments, and the member epoch that is written there (0 where none is)."""
 NOBODY: Final = ""
+PER_STEP: Final = 64
+"""Segments that are looked at in one step."""
 
 
 # -- what is asked
@@ -110,18 +113,33 @@ def holds_last_copy(state: State, member: Member) -> bool:
 
     Of several that are to leave one stays: the leader, else the first by name. So each is told the same until it left.
     """
-    held = (segment(state, name) for name in state.holding.get(member.name, _NO_NAMES))
-    return any(found is not None and _is_last(state, found, member) for found in held)
+    return finished(looking_for_last_copy(state, member))
+
+
+def looking_for_last_copy(state: State, member: Member) -> Steps[bool]:
+    """``holds_last_copy``, a few segments a step."""
+    for count, name in enumerate(state.holding.get(member.name, _NO_NAMES), start=1):
+        found = segment(state, name)
+        if found is not None and _is_last(state, found, member):
+            return True
+        if count % PER_STEP == 0:
+            yield
+    return False
 
 
 def _is_last(state: State, found: Segment, member: Member) -> bool:
-    shard = state.shards[(parsed(found.name) or ("", 0))[0]]
-    if shard.deleting or InSyncCopy(member=member.name, member_epoch=member.epoch) not in found.in_sync:
-        return False
-    others = [
-        one.member for one in found.in_sync if one.member != member.name and fit(state, one.member, one.member_epoch)
-    ]
-    return all(state.members[other].draining and other != found.leader and other > member.name for other in others)
+    """It may hold very many: what is so of most is asked first, that another one stays with it."""
+    mine = False
+    for one in found.in_sync:
+        if one.member == member.name:
+            mine = one.member_epoch == member.epoch
+        elif fit(state, one.member, one.member_epoch) and not _leaves_before(state, found, one.member, member):
+            return False
+    return mine and not state.shards[(parsed(found.name) or ("", 0))[0]].deleting
+
+
+def _leaves_before(state: State, found: Segment, other: str, member: Member) -> bool:
+    return state.members[other].draining and other != found.leader and other > member.name
 
 
 _NONE: Final = Map[int, Segment]()

@@ -1,15 +1,17 @@
 """Segments get another leader when theirs is not there or is to leave, and deletions end, whoever leads."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from quorate.controller import Refused
 from quorate.controller.segment_keeper import BATCH
-from quorate.events import InSyncCopy, SegmentCopyDeleted, SegmentLeaderElected, ShardGone
+from quorate.events import InSyncCopy, MemberGone, SegmentCopyDeleted, SegmentLeaderElected, ShardGone
 from quorate.metadata.commands import (
     AckDeleted,
     AlterInSync,
+    AskMember,
     ChangeConfig,
     Command,
     CreateShard,
@@ -31,8 +33,9 @@ from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
 from quorate.metadata.refusals import refuse
 from quorate.model import segments
 from quorate.model.live import MemberHealth
-from quorate.model.segments import is_led, segment
+from quorate.model.segments import PER_STEP, is_led, segment
 from quorate.model.state import Segment, State
+from quorate.slices import TURN_S
 from tests.segments import speaks
 from tests.unit.controller.bench import Bench
 from tests.unit.controller.test_liveness import facts
@@ -150,6 +153,53 @@ def test_the_copies_of_who_is_to_leave_are_looked_at_once_a_second(monkeypatch: 
     assert not looks
     passing(store.bench, 0.2)
     assert not beat()
+
+
+def test_a_look_at_very_many_copies_takes_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is over nobody is told that he may leave. Who asks meanwhile begins no other look."""
+    store, count = Store("m1", "m2"), 300
+    for number in range(count):
+        store.shard(f"s{number}", 2)
+    store.bench.done(DrainMember(name="m1"))
+    passing(store.bench, 2)
+    looks = list[str]()
+
+    def look(state: State, name: str) -> Segment | None:
+        looks.append(name)
+        store.bench.world.now += TURN_S / 100
+        return segment(state, name)
+
+    monkeypatch.setattr(segments, "segment", look)
+    heard = store.bench.controller.members._heard["m1"]
+    heard.looked, heard.last_copy = None, True
+    seen = list[tuple[int, bool]]()
+    for _ in range(9):
+        told = store.bench.done(AskMember(name="m1"))
+        seen.append((len(looks), told.reply.may_leave))
+        store.bench.after(TURN_S)
+    assert [may for _, may in seen] == [looked == count for looked, _ in seen]
+    assert (seen[0], seen[-1]) == ((2 * PER_STEP, False), (count, True))
+    assert max(after[0] - before[0] for before, after in pairwise(seen)) <= 2 * PER_STEP
+
+
+def test_whoever_unregisters_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At all that it holds, with force or without: a leader that looked twice at very many would lose its term."""
+    for force in (False, True):
+        store, count, looks = Store("m1", "m2"), 10, list[str]()
+        for number in range(count):
+            store.shard(f"s{number}", 2)
+        store.bench.done(DrainMember(name="m1"))
+        passing(store.bench, 0.3)
+
+        def look(state: State, name: str, looks: list[str] = looks) -> Segment | None:
+            looks.append(name)
+            return segment(state, name)
+
+        monkeypatch.setattr(segments, "segment", look)
+        store.bench.done(UnregisterMember(name="m1", epoch=store.epochs["m1"], force=force))
+        monkeypatch.undo()
+        assert [event.reason for event in facts(store.bench, 0) if isinstance(event, MemberGone)] == ["drained"]
+        assert len(looks) == count
 
 
 def test_another_life_and_one_that_is_gone_are_replaced() -> None:
