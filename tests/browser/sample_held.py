@@ -14,7 +14,7 @@ from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import decide
 from quorate.metadata.policy import PolicySettings
 from quorate.model.evolve import evolve
-from quorate.model.segments import fit, of_shard, wants_leader
+from quorate.model.segments import fit, last, name_of, wants_leader
 from quorate.model.state import EMPTY, Segment, State, Subscription, Will
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _led(segment: Segment) -> ByLeader:
 def _grow(sample: "SampleLog", turn: int) -> Iterable[Command]:
     """The two busy shards begin their next segments."""
     for name in ("orders", "invoices"):
-        *_, newest = of_shard(sample.controller.state, name)
+        newest = last(sample.controller.state, name)
+        assert newest is not None
         end = newest.start_offset + 40_000 + 1_000 * turn
         yield commands.NextSegment(shard=name, current=turn, end_offset=end, by=_led(newest))
 
@@ -126,7 +127,7 @@ def _grow(sample: "SampleLog", turn: int) -> Iterable[Command]:
 def _mend(sample: "SampleLog") -> Iterable[Command]:
     """Leaders that are not there, or to leave, are followed by others; then leaders drop who is not there."""
     state = sample.controller.state
-    every = [segment.name for name in sorted(state.shards) for segment in of_shard(state, name)]
+    every = [name_of(name, number) for name in sorted(state.shards) for number in sorted(state.segments.get(name, {}))]
     wanting = [name for name in every if wants_leader(state, _named(state, name))]
     yield commands.ElectSegmentLeaders(segments=tuple(wanting))
     for name in every:

@@ -8,6 +8,7 @@ state: its copies are waited for, one by one, except those whose member is gone;
 """
 
 import re
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Final, assert_never
 
@@ -46,7 +47,7 @@ from quorate.metadata.placement import Wanted, place
 from quorate.metadata.refusals import refuse
 from quorate.metadata.replica_set import Broken, InSync, alter
 from quorate.metadata.texts import LONG_MAX, fits
-from quorate.model.segments import fit, name_of, no_name, of_shard, parsed, segment
+from quorate.model.segments import fit, name_of, no_name, parsed, segment
 from quorate.model.state import Segment, Shard, State
 
 COPIES_MAX: Final = 64
@@ -154,7 +155,9 @@ def forget_copies(state: State, command: ForgetCopies, context: Context) -> Deci
         return Decision((), Accepted())
     events: list[Event] = []
     ended = 0
-    for found in of_shard(state, shard.name):
+    numbered: Mapping[int, Segment] = state.segments.get(shard.name, {})
+    for number in _held_by_the_gone(state, shard.name):
+        found = numbered[number]
         if len(events) >= FORGOTTEN_MAX:
             break
         left = len(found.copies)
@@ -167,9 +170,18 @@ def forget_copies(state: State, command: ForgetCopies, context: Context) -> Deci
             )
             events.append(forgotten)
         ended += not left
-    if ended == len(state.segments.get(shard.name, ())):
+    if ended == len(numbered):
         events.append(ShardGone(shard=shard.name, epoch=shard.epoch))
     return Decision(tuple(events), Accepted())
+
+
+def _held_by_the_gone(state: State, shard: str) -> list[int]:
+    """Numbers of a shard's segments that have a copy of a member that is gone, in order. It is asked for each few of
+    very many copies, and each time there are fewer.
+    """
+    prefix = f"{shard}/"
+    gone = [held for member, held in state.holding.items() if member not in state.members]
+    return sorted({int(name[len(prefix) :]) for held in gone for name in held if name.startswith(prefix)})
 
 
 def _shard(state: State, name: str, epoch: int | None) -> Shard | Refusal:

@@ -69,12 +69,6 @@ def last(state: State, shard: str) -> Segment | None:
     return numbered.get(len(numbered) - 1)
 
 
-def of_shard(state: State, shard: str) -> Iterator[Segment]:
-    """Its segments, by number."""
-    numbered = state.segments.get(shard, _NONE)
-    return (numbered[number] for number in sorted(numbered))
-
-
 def numbers(state: State, shard: Shard, after: int) -> Iterator[int]:
     """The numbers of its segments that are greater, in order."""
     numbered = state.segments.get(shard.name, _NONE)

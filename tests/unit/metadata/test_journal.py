@@ -1,9 +1,11 @@
 """Shards and segments: placed, led, changed, sealed, followed by the next, deleted in two phases."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from immutables import Map
 
 from quorate.errors import InvariantBrokenError
 from quorate.events import (
@@ -37,7 +39,8 @@ from quorate.metadata.commands import (
     ShardIs,
     UnregisterMember,
 )
-from quorate.metadata.decide import LEVELS
+from quorate.metadata.context import Decision
+from quorate.metadata.decide import LEVELS, decide
 from quorate.metadata.replica_set import Broken
 from quorate.metadata.segment_whatif import PER_STEP, segments_whatif
 from quorate.model import rows
@@ -409,6 +412,39 @@ def test_one_decision_forgets_so_many_copies(made: World, monkeypatch: pytest.Mo
         made.do(UnregisterMember(name=member, force=True))
     kinds = [[type(event).__name__ for event in made.events(ForgetCopies(shard="orders"))] for _ in range(4)]
     assert kinds == [["SegmentCopyDeleted"] * 2] * 2 + [["SegmentCopyDeleted"] * 2 + ["ShardGone"], []]
+
+
+class Looked(dict[int, Segment]):
+    """The segments of a shard; counts those that are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.looks += len(self)
+        return super().__iter__()
+
+    def __getitem__(self, number: int) -> Segment:
+        self.looks += 1
+        return super().__getitem__(number)
+
+
+def test_what_is_forgotten_is_looked_for_among_what_the_gone_hold(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard may have very many segments, of which few copies are forgotten at once, and in the end none is left."""
+    monkeypatch.setattr(journal, "FORGOTTEN_MAX", 2)
+    for number in range(12):
+        made.reply(following(made, 5, number), SegmentIs)
+    made.do(DeleteShard(shard="orders"))
+    made.do(UnregisterMember(name="m4", force=True))
+    held, forgotten = len(made.state.holding["m4"]), list[int]()
+    while not forgotten or forgotten[-1]:
+        looked = Looked(made.state.segments["orders"])
+        segments: Map[str, Any] = made.state.segments
+        state = msgspec.structs.replace(made.state, segments=segments.set("orders", looked))
+        decision = decide(state, ForgetCopies(shard="orders"), made.context())
+        forgotten.append(len(made.events(ForgetCopies(shard="orders"))))
+        assert isinstance(decision, Decision)
+        assert (len(decision.events), looked.looks <= len(decision.events) + 1) == (forgotten[-1], True)
+    assert (sum(forgotten), len(made.state.segments["orders"])) == (held, 13)
 
 
 def test_who_leads_something_may_not_leave(made: World) -> None:
