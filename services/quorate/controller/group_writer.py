@@ -127,11 +127,11 @@ class GroupWriter(Listener):
         if len(key) + len(row or b"") > limits.group_entry_bytes_max:
             return WriteResult.NO_ROOM
         rows = self._machine.groups
-        new = row is not None and key not in rows and key not in self._waiting
+        new = row is not None and key not in rows and not self.pending(key)
         if not new or needed:
             return None
-        # What waits may all be new: the count may refuse a little early, never late.
-        full = len(rows) + len(self._waiting) >= in_force(self._machine.state, GROUP_ROWS_MAX)
+        # What waits, or is in flight, may all be new: the count may refuse a little early, never late.
+        full = len(rows) + len(self._waiting) + len(self._aboard) >= in_force(self._machine.state, GROUP_ROWS_MAX)
         return WriteResult.NO_ROOM if full or self._controller.space.lack() is not None else None
 
     # -- proposing

@@ -141,6 +141,25 @@ def test_limits_are_told_and_change_nothing() -> None:
     assert office.writer.waiting == 0
 
 
+def test_rows_in_flight_take_room() -> None:
+    """They are kept soon: what comes meanwhile is refused as if they were there. They themselves may still change."""
+    office = Office()
+    for number in range(8):
+        office.put(f"k{number}")
+    for _ in range(4):
+        office.turn(0.06)
+    for name in ("k8", "k9"):
+        office.put(name)
+    office.bench.after(0.06)
+    assert (len(office.writer), office.writer.waiting) == (8, 2)
+    office.put("k10")
+    assert office.told[-1] == ("k10", WriteResult.NO_ROOM)
+    office.put("k9", b"new")
+    for _ in range(2):
+        office.turn(0.06)
+    assert (len(office.writer), office.rows()[b"k9"]) == (10, b"new")
+
+
 def test_losing_the_office_ends_every_wait() -> None:
     """Whoever waits, in flight or not, is sent to the next leader; a later term begins afresh."""
     office = Office()
