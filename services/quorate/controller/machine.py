@@ -22,7 +22,7 @@ from quorate.consensus.storage.store import Applied, applied_ops, read_applied
 from quorate.controller.key_history import KeyHistory
 from quorate.controller.listeners import Listener
 from quorate.errors import InvariantBrokenError, check
-from quorate.events import ClusterCreated, Event, Stamp
+from quorate.events import ClusterCreated, Event, KeyDeleted, Stamp
 from quorate.metadata.cluster import directory_of, former_directories
 from quorate.metadata.group_rows import GroupRows, decode_changes
 from quorate.metadata.limits import limited
@@ -36,7 +36,7 @@ from quorate.metadata.requests import (
 )
 from quorate.metadata.sums import Mark, RunningSums, SummedFamily, digest, joined
 from quorate.metrics import Metrics
-from quorate.model.evolve import evolve
+from quorate.model.evolve import evolve, without_keys
 from quorate.model.rows import ROWS_PER_STEP, restoring, row
 from quorate.model.state import State
 from quorate.slices import Steps, finished
@@ -350,12 +350,27 @@ class ReplicatedState:
 
 
 def fold(state: State, events: Sequence[Event], first: Stamp) -> State:
-    """Evolve through the events of one command; ``first`` is the stamp of the first."""
+    """Evolve through the events of one command; ``first`` is the stamp of the first. Many keys may go at its beginning,
+    for a range or a lease.
+    """
     if len(events) == 1:
         return evolve(state, events[0], first)
-    for position, event in enumerate(events):
+    deleted = _deletions(events)
+    if deleted:
+        state = without_keys(state, deleted)
+    for position, event in enumerate(events[len(deleted) :], start=len(deleted)):
         state = evolve(state, event, msgspec.structs.replace(first, offset=first.offset + position))
     return state
+
+
+def _deletions(events: Sequence[Event]) -> list[KeyDeleted]:
+    """Of keys, at the beginning."""
+    found: list[KeyDeleted] = []
+    for event in events:
+        if not isinstance(event, KeyDeleted):
+            break
+        found.append(event)
+    return found
 
 
 def remember(

@@ -280,7 +280,7 @@ def _stored(state: State, event: KeyPut | KeyDeleted, revision: int) -> State:
     elif before is not None:
         keys, lease = state.keys.delete(name), 0
     else:
-        raise InvariantBrokenError(f"a deletion of the key {event.key!r}, which is not there")
+        raise _not_there(event)
     was = 0 if before is None else before.lease
     if was == lease:
         return _replace(state, keys=keys)
@@ -288,6 +288,34 @@ def _stored(state: State, event: KeyPut | KeyDeleted, revision: int) -> State:
     taken = len(event.key)
     attached_bytes = with_bytes(with_bytes(state.attached_bytes, was, -taken), lease, taken)
     return _replace(state, keys=keys, attached=attached, attached_bytes=attached_bytes)
+
+
+def without_keys(state: State, events: Iterable[KeyDeleted]) -> State:
+    """What ``evolve`` makes of deletions that follow each other, at a third of the price: what goes with a lease is
+    taken off at the end, and at once where nothing is left of it.
+    """
+    keys, gone = state.keys, dict[int, list[KeyValue]]()
+    for event in events:
+        name = raw_name(event.key)
+        before = keys.get(name)
+        if before is None:
+            raise _not_there(event)
+        keys = keys.delete(name)
+        if before.lease:
+            gone.setdefault(before.lease, []).append(before)
+    attached, attached_bytes = state.attached, state.attached_bytes
+    for lease, found in gone.items():
+        if len(found) == len(attached[lease]):
+            attached = attached.delete(lease)
+        else:
+            for one in found:
+                attached = without_key(attached, lease, raw_name(one.key))
+        attached_bytes = with_bytes(attached_bytes, lease, -sum([len(one.key) for one in found]))
+    return _replace(state, keys=keys, attached=attached, attached_bytes=attached_bytes)
+
+
+def _not_there(event: KeyDeleted) -> InvariantBrokenError:
+    return InvariantBrokenError(f"a deletion of the key {event.key!r}, which is not there")
 
 
 def with_key(attached: Map[int, OrderedMap[None]], lease: int, name: bytes) -> Map[int, OrderedMap[None]]:

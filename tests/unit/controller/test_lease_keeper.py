@@ -22,6 +22,7 @@ from quorate.metadata.commands import (
     RecordNodeStart,
     RevokeLease,
 )
+from quorate.model.ordered import OrderedMap
 from quorate.model.state import Lease, State
 from tests.unit.controller.bench import ADDRESSES, Bench
 from tests.unit.controller.test_liveness import facts
@@ -394,6 +395,29 @@ class Turns:
     def unwatched(self, count: int) -> list[int]:
         """So many of those that are not taken up yet."""
         return [number for number in self.state.leases if number not in self.keeper._watched][:count]
+
+
+def test_the_end_of_a_lease_takes_each_of_its_keys_out_of_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have thousands: what it holds goes at once, and not key by key."""
+    bench, count = keeping(), 20
+    bench.done(GrantLease(lease=7, ttl_s=600))
+    for number in range(count):
+        bench.done(PutKey(key=b"%d" % number, lease=7))
+    deleted = list[bytes]()
+
+    def delete(of: OrderedMap[Any], key: bytes) -> OrderedMap[Any]:
+        deleted.append(key)
+        return without(of, key)
+
+    without = OrderedMap.delete
+    before = bench.machine.state
+    monkeypatch.setattr(OrderedMap, "delete", delete)
+    bench.done(RevokeLease(lease=7))
+    assert len(deleted) == count
+    assert (len(before.keys), before.attached_bytes[7] > 0) == (count, True)
+    assert not bench.machine.state.keys
+    assert not bench.machine.state.attached
+    assert not bench.machine.state.attached_bytes
 
 
 def test_a_leader_takes_up_its_leases_some_a_turn() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from quorate.consensus.settings import PeerSettings
 from quorate.controller import Answered, ControllerSettings, messages
 from quorate.controller.routing import OUTCOME_PER_COMMAND
-from quorate.events import KeyDeleted, KeyPut, ordered_name
+from quorate.errors import InvariantBrokenError
+from quorate.events import KeyDeleted, KeyPut, Stamp, ordered_name
 from quorate.metadata import commands
 from quorate.metadata import keys as rules
 from quorate.metadata.commands import (
@@ -25,6 +26,7 @@ from quorate.metadata.commands import (
     Transacted,
 )
 from quorate.metadata.keys import ANSWERED_MAX, DELETED_MAX, KEY_BYTES, OPERATIONS_MAX, fault_of, puts_keys
+from quorate.model.evolve import evolve, without_keys
 from quorate.model.keys import KeysAre, RangeKeys, within
 from quorate.model.state import KeyValue
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
@@ -234,6 +236,30 @@ def test_keep_value_and_keep_lease_change_one_and_leave_the_other() -> None:
     made.do(PutKey(key=b"a", value=b"x"))
     assert found(made, b"a").lease == 0
     assert not made.state.attached
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0, 0, 5, 6])), max_size=60),
+    st.sets(st.integers(0, 40)),
+)
+def test_deletions_that_follow_each_other_leave_what_they_leave_one_by_one(
+    puts: list[tuple[int, int]], deleted: set[int]
+) -> None:
+    """Keys, leases and the bytes of their names; a key that is not there is no decision's either way."""
+    made = world()
+    for lease in (5, 6):
+        made.reply(GrantLease(lease=lease, ttl_s=10), LeaseIs)
+    for number, lease in puts:
+        made.do(PutKey(key=b"\xff%d" % number, lease=lease))
+    there = [b"\xff%d" % number for number in sorted(deleted) if b"\xff%d" % number in made.state.keys]
+    events = [KeyDeleted(key=ordered_name(name), lease=found(made, name).lease, following=0) for name in there]
+    alone = made.state
+    for event in events:
+        alone = evolve(alone, event, Stamp(offset=99, term=1, time_ms=1))
+    assert without_keys(made.state, events) == alone
+    missing = KeyDeleted(key="z", lease=0, following=0)
+    with pytest.raises(InvariantBrokenError):
+        without_keys(made.state, [*events, missing])
 
 
 @pytest.mark.parametrize("within", [False, True])
