@@ -1,8 +1,10 @@
 """Many things to do at once are done one after the other, a lone one at once, and what has a time at that time."""
 
+from itertools import pairwise
+
 import pytest
 
-from quorate.controller.paced import Agenda, PacedQueue, UntilDone
+from quorate.controller.paced import LOOKS_PER_TURN, Agenda, PacedQueue, UntilDone
 from quorate.controller.settings import ControllerSettings
 from tests.unit.controller.bench import Bench
 
@@ -43,13 +45,29 @@ def test_a_lone_item_is_done_at_once_and_others_after_a_rest_each() -> None:
 
 
 def test_an_item_that_needs_nothing_costs_no_rest() -> None:
-    """All such items up to the next real one are gone through in one turn."""
+    """All such items up to the next real one are gone through in one turn, if they are few."""
     worker = Worker()
     worker.paced.add([1, 3, 2, 5, 4])
     worker.bench.after(REST_S / 2)
     assert worker.items == [1, 3, 2]
     worker.bench.after(REST_S)
     assert worker.items == [1, 3, 2, 5, 4]
+
+
+def test_of_very_many_items_that_need_nothing_few_are_gone_through_in_one_turn() -> None:
+    """Each is soon done, and all of them together are not: others have their turns between."""
+    worker, seen = Worker(), list[int]()
+
+    def noting() -> None:
+        seen.append(len(worker.done))
+        if worker.paced:
+            worker.bench.loop.call_soon(noting)
+
+    worker.paced.add(range(1, 2_001, 2))
+    worker.bench.loop.call_soon(noting)
+    worker.bench.after(REST_S)
+    assert worker.items == list(range(1, 2_001, 2))
+    assert {after - before for before, after in pairwise(seen)} == {LOOKS_PER_TURN, 1_000 % LOOKS_PER_TURN}
 
 
 def test_an_item_that_fails_holds_up_no_other() -> None:
