@@ -14,6 +14,12 @@ MEMBERS = ("s1", "s2", "s3", "s4")
 SHARDS = ("orders", "pay.ments")
 
 
+def of_shard(state: State, shard: str) -> list[Segment]:
+    """The segments of a shard, by number."""
+    numbered = state.segments.get(shard)
+    return [] if numbered is None else [numbered[number] for number in sorted(numbered)]
+
+
 def plausible(state: State, chance: Random) -> Command:
     """One that mostly is as it should be; often a member's, so that there is somebody to hold copies."""
     member = chance.choice(MEMBERS)

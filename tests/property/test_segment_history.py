@@ -11,9 +11,8 @@ from quorate.metadata.commands import ChangeConfig
 from quorate.metadata.context import Decision
 from quorate.metadata.limits import UNCLEAN_SEGMENT_LEADERS
 from quorate.model import rows
-from quorate.model.segments import of_shard
 from quorate.model.state import State
-from tests.segments import plausible
+from tests.segments import of_shard, plausible
 from tests.unit.metadata.kit import World
 from tests.unit.metadata.test_keys import world
 
@@ -34,7 +33,7 @@ def check(state: State) -> None:
     """What is so of every state."""
     assert set(state.shards) == set(state.segments)
     for name, shard in state.shards.items():
-        segments = list(of_shard(state, name))
+        segments = of_shard(state, name)
         for one in segments:
             in_sync = [copy.member for copy in one.in_sync]
             assert in_sync == sorted(set(in_sync))

@@ -31,8 +31,9 @@ from quorate.metadata.commands import (
 )
 from quorate.model.evolve import evolve
 from quorate.model.members import may_leave
-from quorate.model.segments import fit, of_shard, parsed, segment, wants_leader
+from quorate.model.segments import fit, parsed, segment, wants_leader
 from quorate.model.state import EMPTY, Member, Segment, State
+from tests.segments import of_shard
 from tests.sim.clients import Answer, Done, Result, Service
 from tests.sim.cluster import Cluster
 from tests.sim.nodes import CoreNode

@@ -218,7 +218,7 @@ def test_a_query_that_does_not_stop_is_no_spark_that_is_gone(world: World, monke
     one is told again later; until it has stopped it is not started a second time.
     """
 
-    class NotStoppedError(Py4JJavaError):
+    class NotStoppedError(Py4JJavaError):  # type: ignore[misc]
         def __init__(self) -> None:
             """There is no Java."""
 

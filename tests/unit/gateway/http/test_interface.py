@@ -40,7 +40,8 @@ from quorate.metadata.policy import PolicySettings
 from quorate.metadata.sums import shown
 from quorate.metrics import LATENCY_BOUNDS_US
 from quorate.model.routes import QueueData
-from quorate.slices import Steps
+from quorate.slices import Steps, in_slices
+from quorate.wire.avro import decoding_events
 from quorate.wire.name_server import AnnouncedTopic
 from tests.plain_sums import plain_sums
 from tests.stand_ins import Heartbeat
@@ -734,7 +735,7 @@ def test_a_step_of_a_page_of_the_log_decodes_a_bounded_number_of_events(monkeypa
         house.bench.done(PutKey(key=b"k%d" % number))
     first = house.bench.controller.offset
     house.bench.done(DeleteKeys(key=b"k", range_end=b"l"))
-    decoding, made = reading.decoding_events, Asking.made
+    decoding, made = decoding_events, Asking.made
 
     def one_by_one(batch: bytes) -> Iterator[tuple[Stamp, Event]]:
         for stamp, event in decoding(batch):
@@ -1144,7 +1145,7 @@ def test_a_step_of_a_scrape_looks_at_a_bounded_number_of_elections(monkeypatch: 
     """There may be two lines for each of ten thousand sets, and as many names again of sets that are gone."""
     house, lines, steps = House(), list[str](), list[int]()
     house.bench.broker_set([Line()])
-    sliced, label = exposition.in_slices, exposition.labelled
+    sliced, label = in_slices, exposition.labelled
 
     def labelled(labels: exposition.Labels) -> str:
         lines.append(label(labels))
