@@ -105,9 +105,9 @@ def test_the_alarms_of_a_node_reach_the_page() -> None:
 class Told(soft.SoftState):
     """Nodes that answer what ``answers`` says of a number and a path; None: not at all."""
 
-    def __init__(self, answers: Callable[[int, str], Any], clock_ms: Callable[[], int], **settings: int) -> None:
+    def __init__(self, answers: Callable[[int, str], Any], clock_ms: Callable[[], int], **settings: Any) -> None:
         self.log = folded(FACTS)
-        super().__init__(Settings(**settings), lambda: self.log.tip, clock_ms, dict)  # type: ignore[arg-type]
+        super().__init__(Settings(**settings), lambda: self.log.tip, clock_ms, dict)
         self._answers = answers
 
     async def _fetch(self, method: str, number: int, path: str, body: bytes | None = None) -> bytes:

@@ -371,8 +371,8 @@ def test_facts_that_cannot_be_told_are_to_be_read(monkeypatch: pytest.MonkeyPatc
         return b"facts %d-%d" % (since, view.offset)
 
     async def run() -> bytes:
-        view = SimpleNamespace(offset=10)
-        hub = Hub(Settings(coalesce_ms=0), lambda: view, lambda: None, lambda: 0)  # type: ignore[arg-type, return-value]
+        view: Any = SimpleNamespace(offset=10)
+        hub = Hub(Settings(coalesce_ms=0), lambda: view, lambda: None, lambda: 0)
         client = hub.join(Hello(offset=10, time=None, end_offset=10, now=0, key=""), None)
         await client.take()
         found = b""
