@@ -198,11 +198,11 @@ class ServedCall:
             task.cancel()
 
     def look(self, now: float) -> None:
-        """End a call whose deadline has passed, or whose request does not come; and one that requires a leader, when
-        there has been none for a while.
+        """End a call whose deadline has passed, or whose request does not come; and a stream that requires a leader,
+        when there has been none for a while. As etcd: what one answer is awaited of may be under way, and has a time.
         """
         since = self._partial_since
-        if self._head.requires_leader and self._leaderless(now):
+        if self._method.streams_out and self._head.requires_leader and self._leaderless(now):
             self.end_now(*NO_LEADER)
             return
         if self._late(now) or (since is not None and now - since > self._calls.settings.request_timeout_s):

@@ -73,8 +73,8 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     progress_period_s: float = 600.0
     """A watcher that wants to be told of progress is told this often when nothing happens (as etcd)."""
     no_leader_grace_s: float = 3.0
-    """A call of a client that requires a leader (``hasleader``, as ``clientv3``'s locks and elections do) ends when
-    there is none for this long; it does not begin where none is known.
+    """A stream of a client that requires a leader (``hasleader``, as ``clientv3``'s locks and elections do) ends when
+    there is none for this long; no call of such a client begins where none is known.
     """
     health_period_s: float = 1.0
     """How often a watched health is looked at."""

@@ -233,18 +233,35 @@ def test_whoever_requires_a_leader_is_refused_without_one() -> None:
 
 
 def test_a_call_that_requires_a_leader_ends_when_there_is_none_for_a_while() -> None:
-    """A stream too that says nothing; one that does not require it goes on."""
+    """A stream, also one that says nothing; one that does not require it goes on."""
     rooms = Rooms()
-    rooms.range = rooms.never
+    rooms.watch = rooms.never_again
     peer = Peer(rooms)
-    peer.call(1, KEY, hasleader=b"true")
-    peer.call(3, KEY)
+    peer.say(head(1, WATCH, hasleader=b"true"), head(3, WATCH))
     rooms.led = False
     rooms.after(rooms.settings.no_leader_grace_s - 0.5)
     assert rooms.gone == 0
     rooms.after(2.0)
     assert rooms.gone == 1
     assert peer.end_of(1) == (14, b"etcdserver: no leader")
+
+
+def test_a_call_of_one_answer_that_has_begun_does_not_end_for_want_of_a_leader() -> None:
+    """What it asked for may be on its way, and "no leader" says that nothing was done: it ends by its handler."""
+    rooms = Rooms()
+    free = asyncio.Event()
+
+    async def waits(request: pb.RangeRequest, call: Call) -> pb.RangeResponse:
+        await free.wait()
+        return pb.RangeResponse(count=3)
+
+    rooms.range = waits
+    peer = Peer(rooms)
+    peer.call(1, KEY, hasleader=b"true")
+    rooms.led = False
+    rooms.after(rooms.settings.no_leader_grace_s + 2.0)
+    rooms.settle(free.set)
+    assert peer.answers(1) == THREE
 
 
 @pytest.mark.parametrize(
