@@ -28,6 +28,7 @@ from quorate.gateway.grpc.codes import (
 )
 from quorate.gateway.grpc.connection import GrpcConnection
 from quorate.gateway.grpc.heads import CallHead
+from quorate.gateway.grpc.pieces import Pieces
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.stream import PREFIX, GrpcStream
 from quorate.slices import TURN_S
@@ -36,7 +37,9 @@ from quorate.wire.http2 import Http2Code
 _log = structlog.get_logger(__name__)
 
 Handler = Callable[..., Any]
-"""A coroutine of a message and its call; or, of a method that answers with a stream, an async iterator of them."""
+"""A coroutine of a message and its call, that answers a message or the pieces of one; or, of a method that answers with
+a stream, an async iterator of messages.
+"""
 MESSAGE_OVERHEAD: Final = 1024 * 1024
 """A request this much larger than it may be is still read, to be refused in etcd's words: by default 2 MiB, all that
 etcd reads.
@@ -344,11 +347,11 @@ class ServedCall:
         finally:
             await answers.aclose()
 
-    def _sent(self, answer: Message) -> bool:
+    def _sent(self, answer: Message | Pieces) -> bool:
         """False: too much waits already."""
-        body = answer.SerializeToString()
+        pieces = [answer.SerializeToString()] if isinstance(answer, Message) else answer
         self._stream.made()
-        return self._stream.send(b"\x00" + len(body).to_bytes(4, "big") + body)
+        return self._stream.send(b"\x00" + sum(map(len, pieces)).to_bytes(4, "big"), *pieces)
 
     async def _run(self, answering: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """To its end, which the client is told."""

@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 from quorate.events import InSyncCopy
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
 from quorate.gateway.grpc.codes import CallError, StatusCode, at_most, refused
-from quorate.gateway.grpc.messages import KEY_BYTES
 from quorate.gateway.grpc.pb import journal_pb2
+from quorate.gateway.grpc.pieces import KEY_BYTES
 from quorate.metadata.commands import (
     Accepted,
     AckDeleted,

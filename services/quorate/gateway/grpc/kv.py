@@ -4,15 +4,17 @@ Rules: a Range is linearizable on any node unless it is ``serializable``; of a r
 log is there, which is always: nothing is compacted. Each write is one command. A large answer is made in turns.
 """
 
-import asyncio
 from collections.abc import Iterable
 from itertools import islice
+
+import msgspec
 
 from quorate.events import ordered_name
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.asking import Asking, Call, in_turns
 from quorate.gateway.grpc.codes import COMPACTED, EMPTY_KEY, FUTURE, TIMED_OUT, CallError, StatusCode, refused
 from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.gateway.grpc.pieces import Making, Pieces
 from quorate.metadata.commands import KeyIsPut, KeysAreDeleted, Refusal, Transact, Transacted
 from quorate.metadata.keys import READ_MAX, TOO_MANY_KEYS, fault_of, read
 from quorate.model.keys import RangeKeys, bounds, finding, looked_at
@@ -26,16 +28,18 @@ class KvService:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
-    async def range(self, request: rpc_pb2.RangeRequest, call: Call) -> rpc_pb2.RangeResponse:
+    async def range(self, request: rpc_pb2.RangeRequest, call: Call) -> Pieces:
         """Keys, now or at a revision."""
         asked = messages.asked(request)
         if not asked.key:
             raise CallError(StatusCode.INVALID_ARGUMENT, EMPTY_KEY)
         self._asking.allowed("RangeKeys", resource(asked.key))
         keys, now = await self._asking.keys_at(request.revision, call, stale=request.serializable)
-        response = await self._answer(keys, asked, call)
-        response.header.CopyFrom(self._asking.header(now))
-        return response
+        head, found = await self._found(keys, asked)
+        head.header.CopyFrom(self._asking.header(now))
+        settings = self._asking.context.settings
+        making = Making(call.hold, per_step=settings.keys_per_turn, most=settings.answer_bytes_max)
+        return await in_turns(messages.ranged(head, found, making))
 
     async def put(self, request: rpc_pb2.PutRequest, call: Call) -> rpc_pb2.PutResponse:
         """A key gets a value."""
@@ -44,15 +48,17 @@ class KvService:
         response.header.CopyFrom(self._asking.header(revision))
         return response
 
-    async def delete_range(self, request: rpc_pb2.DeleteRangeRequest, call: Call) -> rpc_pb2.DeleteRangeResponse:
+    async def delete_range(self, request: rpc_pb2.DeleteRangeRequest, call: Call) -> Pieces:
         """Keys go."""
         command = messages.delete(request)
         reply, revision = await self._asking.submit(command, call, resource(request.key), KeysAreDeleted)
-        response = messages.were_deleted(reply)
-        response.header.CopyFrom(self._asking.header(revision))
-        return response
+        head = rpc_pb2.DeleteRangeResponse(header=self._asking.header(revision), deleted=reply.deleted)
+        try:
+            return await in_turns(messages.were_deleted(head, reply.previous, Making(call.hold)))
+        except CallError as error:  # It is done, and nobody hears what.
+            raise CallError(*TIMED_OUT) from error
 
-    async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> rpc_pb2.TxnResponse:
+    async def txn(self, request: rpc_pb2.TxnRequest, call: Call) -> Pieces:
         """All of it, or nothing."""
         command = messages.transaction(request)
         if messages.is_serializable(request):
@@ -70,22 +76,18 @@ class KvService:
         try:
             if past:
                 reply = messages.with_past(reply, request, past)
-            response = await in_turns(messages.transacted(reply, revision, call.hold))
+            return await in_turns(messages.transacted(reply, self._asking.header(revision), Making(call.hold)))
         except CallError as error:  # It is done, and nobody hears what.
             raise CallError(*TIMED_OUT) from error
-        response.header.CopyFrom(self._asking.header(revision))
-        return response
 
-    async def _read(self, command: Transact, call: Call) -> rpc_pb2.TxnResponse:
+    async def _read(self, command: Transact, call: Call) -> Pieces:
         """A Txn of Ranges that are all serializable: as this node has it."""
         self._asking.allowed("RangeKeys", "key")
         view = await self._asking.view(call, stale=True)
         reply, revision = read(view.state, command), max(view.offset - 1, 0)
         if isinstance(reply, Refusal):
             raise refused(reply)
-        response = await in_turns(messages.transacted(reply, revision, call.hold))
-        response.header.CopyFrom(self._asking.header(revision))
-        return response
+        return await in_turns(messages.transacted(reply, self._asking.header(revision), Making(call.hold)))
 
     async def compact(self, request: rpc_pb2.CompactionRequest, call: Call) -> rpc_pb2.CompactionResponse:
         """Nothing: history is kept. A revision that cannot be compacted is refused as etcd does."""
@@ -97,42 +99,26 @@ class KvService:
             raise CallError(StatusCode.OUT_OF_RANGE, COMPACTED)
         return rpc_pb2.CompactionResponse(header=self._asking.header(view.offset - 1))
 
-    async def _answer(self, keys: OrderedMap[KeyValue], asked: RangeKeys, call: Call) -> rpc_pb2.RangeResponse:
-        """In the order of keys nothing but the answer itself is made; for another order all are looked at first."""
+    async def _found(
+        self, keys: OrderedMap[KeyValue], asked: RangeKeys
+    ) -> tuple[rpc_pb2.RangeResponse, Iterable[KeyValue]]:
+        """An answer without its keys, and these; in the order of keys they are read as they are told, for another order
+        all are looked at first.
+        """
         start, end = bounds(asked.key, asked.range_end)
+        found: Iterable[KeyValue] = ()
+        more, count = False, keys.count(start, end)
         if asked.count_only:
-            return rpc_pb2.RangeResponse(count=keys.count(start, end))
+            return rpc_pb2.RangeResponse(count=count), found
         if _in_order(asked):
-            count = keys.count(start, end)
             most = asked.limit or count
-            found: Iterable[KeyValue] = (value for _, value in islice(keys.items(start, end), most))
-            more = count > most
+            found, more = (value for _, value in islice(keys.items(start, end), most)), count > most
         else:
             answer = await in_turns(finding(keys, asked))
             found, more, count = answer.found, answer.more, answer.count
-        response = rpc_pb2.RangeResponse(more=more, count=count)
-        await self._fill(response, found, call, keys_only=asked.keys_only)
-        return response
-
-    async def _fill(
-        self, response: rpc_pb2.RangeResponse, found: Iterable[KeyValue], call: Call, *, keys_only: bool
-    ) -> None:
-        settings, waiting, size, held = self._asking.context.settings, iter(found), 0, 0
-        while chunk := list(islice(waiting, settings.keys_per_turn)):
-            if response.kvs:
-                await asyncio.sleep(0)
-            for one in chunk:
-                value = messages.key_value(one)
-                if keys_only:
-                    value.value = b""
-                size += value.ByteSize()
-                response.kvs.append(value)
-            if size > settings.answer_bytes_max:
-                text = f"quorate: the answer is larger than {settings.answer_bytes_max} bytes: set a limit"
-                raise CallError(StatusCode.RESOURCE_EXHAUSTED, text)
-            takes = size + messages.KEY_BYTES * len(response.kvs)
-            call.hold(takes - held)
-            held = takes
+        if asked.keys_only:
+            found = (msgspec.structs.replace(one, value=b"") for one in found)
+        return rpc_pb2.RangeResponse(more=more, count=count), found
 
 
 def _in_order(asked: RangeKeys) -> bool:

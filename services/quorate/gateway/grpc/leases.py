@@ -10,8 +10,8 @@ from itertools import islice
 
 from quorate.gateway.grpc.asking import Asking, Call
 from quorate.gateway.grpc.codes import CallError, StatusCode
-from quorate.gateway.grpc.messages import KEY_BYTES
 from quorate.gateway.grpc.pb import rpc_pb2
+from quorate.gateway.grpc.pieces import KEY_BYTES
 from quorate.metadata.commands import Accepted, AskLease, GrantLease, KeepLease, LeaseIs, RevokeLease
 
 GONE_TTL = 0

@@ -1,17 +1,19 @@
 """etcd's messages as our questions and commands, and our answers as etcd's messages.
 
-Rules: pure. What a message says that ours cannot carry is refused by name, never left out. A transaction's own
-revision, which its replies do not know yet, is put in here (``THIS_REVISION``).
+Rules: pure. A large answer is made in steps, in pieces. What a message says that ours cannot carry is refused by name,
+never left out. A transaction's own revision, which its replies do not know yet, is put in here (``THIS_REVISION``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, assert_never
 
 import msgspec
+from google.protobuf.message import Message
 
 from quorate.events import raw_name
 from quorate.gateway.grpc.codes import BAD_SORT, EMPTY_OPERATION, CallError, StatusCode
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.pieces import Making, Pieces, field
 from quorate.metadata.commands import (
     THIS_REVISION,
     CompareKeys,
@@ -47,12 +49,8 @@ DEPTH_MAX: Final = 32
 """Transactions within transactions that are read at all; ``decide`` allows fewer."""
 ALL_MAX: Final = 8 * OPERATIONS_MAX
 """Comparisons and operations of a transaction and of those within it, of both outcomes."""
-KEYS_PER_STEP: Final = 500
-"""Of an answer, before other work gets its turn."""
 REVISIONS_MAX: Final = 256
 """At which the Ranges of one transaction may ask."""
-KEY_BYTES: Final = 96
-"""What a key of an answer takes in memory beside its own bytes."""
 _TOO_MANY: Final = (StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
 
 
@@ -195,19 +193,10 @@ def key_value(found: KeyValue, this_revision: int = 0) -> kv_pb2.KeyValue:
     )
 
 
-def _all(found: Iterable[KeyValue], this_revision: int) -> list[kv_pb2.KeyValue]:
-    return [key_value(one, this_revision) for one in found]
-
-
 def was_put(answer: KeyIsPut, this_revision: int = 0) -> rpc_pb2.PutResponse:
     """The answer to a Put."""
     previous = None if answer.previous is None else key_value(answer.previous, this_revision)
     return rpc_pb2.PutResponse(prev_kv=previous)
-
-
-def were_deleted(answer: KeysAreDeleted, this_revision: int = 0) -> rpc_pb2.DeleteRangeResponse:
-    """The answer to a DeleteRange."""
-    return rpc_pb2.DeleteRangeResponse(deleted=answer.deleted, prev_kvs=_all(answer.previous, this_revision))
 
 
 def with_past(answer: Transacted, request: rpc_pb2.TxnRequest, past: Mapping[int, OrderedMap[KeyValue]]) -> Transacted:
@@ -224,63 +213,63 @@ def _then(reply: KeyReply, operation: rpc_pb2.RequestOp, past: Mapping[int, Orde
     return within(past[revision], asked(operation.request_range)) if revision > 0 else reply
 
 
-def transacted(answer: Transacted, revision: int, hold: Callable[[int], None]) -> Steps[rpc_pb2.TxnResponse]:
-    """The answer to a Txn at this revision, without its header: those within have the revision alone, as etcd's.
-
-    ``hold`` is told what it takes in memory, and may raise CallError.
-    """
-    return (yield from _transacted(answer, revision, _Making(hold)))
-
-
-class _Making:
-    """What was made of an answer, of all its ranges."""
-
-    def __init__(self, hold: Callable[[int], None]) -> None:
-        self._hold = hold
-        self._keys = 0
-
-    def enough(self, some: list[kv_pb2.KeyValue]) -> bool:
-        """With these, is it time for others' work? Raises CallError when there is no room for them."""
-        self._hold(sum(one.ByteSize() + KEY_BYTES for one in some))
-        self._keys += len(some)
-        if self._keys < KEYS_PER_STEP:
-            return False
-        self._keys = 0
-        return True
+def _several(
+    found: Iterable[KeyValue], this_revision: int, part: Callable[[list[kv_pb2.KeyValue]], Message], making: Making
+) -> Steps[Pieces]:
+    """Keys as parts of a message, each of what one step makes."""
+    pieces, waiting = Pieces(), iter(found)
+    while some := [key_value(one, this_revision) for one in making.some(waiting)]:
+        pieces.append(part(some).SerializeToString())
+        if making.enough(len(some), len(pieces[-1])):
+            yield
+    return pieces
 
 
-def _transacted(answer: Transacted, revision: int, making: _Making) -> Steps[rpc_pb2.TxnResponse]:
-    response = rpc_pb2.TxnResponse(succeeded=answer.succeeded)
+def ranged(
+    head: rpc_pb2.RangeResponse, found: Iterable[KeyValue], making: Making, this_revision: int = 0
+) -> Steps[Pieces]:
+    """The answer to a Range; ``head`` is what it says beside its keys."""
+    keys = yield from _several(found, this_revision, lambda some: rpc_pb2.RangeResponse(kvs=some), making)
+    return [head.SerializeToString(), *keys]
+
+
+def were_deleted(
+    head: rpc_pb2.DeleteRangeResponse, found: Iterable[KeyValue], making: Making, this_revision: int = 0
+) -> Steps[Pieces]:
+    """The answer to a DeleteRange; ``found``: what was there, if that is wanted."""
+    keys = yield from _several(found, this_revision, lambda some: rpc_pb2.DeleteRangeResponse(prev_kvs=some), making)
+    return [head.SerializeToString(), *keys]
+
+
+def transacted(answer: Transacted, header: rpc_pb2.ResponseHeader, making: Making) -> Steps[Pieces]:
+    """The answer to a Txn: those within it have its revision alone for a header, as etcd's."""
+    head = rpc_pb2.TxnResponse(header=header, succeeded=answer.succeeded)
+    pieces, within_it = [head.SerializeToString()], rpc_pb2.ResponseHeader(revision=header.revision)
     for reply in answer.replies:
-        response.responses.append((yield from _response(reply, revision, making)))
-    response.header.revision = revision
-    return response
+        number, response = yield from _response(reply, within_it, making)
+        pieces += field(rpc_pb2.TxnResponse.RESPONSES_FIELD_NUMBER, field(number, response))
+    return pieces
 
 
-def _response(reply: KeyReply, revision: int, making: _Making) -> Steps[rpc_pb2.ResponseOp]:
+def _response(reply: KeyReply, header: rpc_pb2.ResponseHeader, making: Making) -> Steps[tuple[int, Pieces]]:
+    """What one operation is answered, and which of a ``ResponseOp`` that is."""
+    kind, revision = rpc_pb2.ResponseOp, header.revision
     match reply:
         case KeysAre():
-            response = rpc_pb2.ResponseOp()
-            found = response.response_range
-            found.more, found.count = reply.more, reply.count
-            for at in range(0, len(reply.found), KEYS_PER_STEP):
-                some = _all(reply.found[at : at + KEYS_PER_STEP], revision)
-                due = making.enough(some)
-                found.kvs.extend(some)
-                if due:
-                    yield
-            found.header.revision = revision
+            ranges = rpc_pb2.RangeResponse(header=header, more=reply.more, count=reply.count)
+            return kind.RESPONSE_RANGE_FIELD_NUMBER, (yield from ranged(ranges, reply.found, making, revision))
         case KeyIsPut():
-            response = rpc_pb2.ResponseOp(response_put=was_put(reply, revision))
-            response.response_put.header.revision = revision
+            put_now = was_put(reply, revision)
+            put_now.header.CopyFrom(header)
+            return kind.RESPONSE_PUT_FIELD_NUMBER, [put_now.SerializeToString()]
         case KeysAreDeleted():
-            response = rpc_pb2.ResponseOp(response_delete_range=were_deleted(reply, revision))
-            response.response_delete_range.header.revision = revision
+            gone = rpc_pb2.DeleteRangeResponse(header=header, deleted=reply.deleted)
+            were = yield from were_deleted(gone, reply.previous, making, revision)
+            return kind.RESPONSE_DELETE_RANGE_FIELD_NUMBER, were
         case Transacted():
-            response = rpc_pb2.ResponseOp(response_txn=(yield from _transacted(reply, revision, making)))
+            return kind.RESPONSE_TXN_FIELD_NUMBER, (yield from transacted(reply, header, making))
         case _:
             assert_never(reply)
-    return response
 
 
 def happened(name: bytes, before: KeyValue | None, after: KeyValue | None, revision: int) -> kv_pb2.Event:

@@ -7,7 +7,7 @@ more. A refusal's text begins with its name.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from quorate.controller import ReadView
@@ -15,6 +15,7 @@ from quorate.events import MqttSubscription
 from quorate.gateway.grpc.asking import Asking, Call, in_turns, page, page_of
 from quorate.gateway.grpc.codes import TIMED_OUT, CallError, StatusCode, at_most, refused
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
+from quorate.gateway.grpc.pieces import Pieces, field
 from quorate.metadata.commands import (
     Accepted,
     AcknowledgeWill,
@@ -26,13 +27,15 @@ from quorate.metadata.commands import (
 from quorate.metadata.refusals import refuse
 from quorate.metadata.sessions import SUBSCRIPTIONS_MAX
 from quorate.model.names import following
-from quorate.model.sessions import living, owner, since_ms, subscribers, waiting_wills
+from quorate.model.sessions import Subscriber, living, owner, since_ms, subscribers, waiting_wills
 from quorate.model.state import HandedWill, Session, State, Subscription, Will
 from quorate.model.topic_filters import QOS_MAX, effective_qos, shared, topic_fault
 
 T = TypeVar("T")
 PER_STEP = 64
 """Sessions of other members that are passed over before other work gets its turn."""
+PIECE_BYTES = 64 * 1024
+"""Of an answer: subscribers are put together until they are so many bytes."""
 CHANGED_MAX = 2 * SUBSCRIPTIONS_MAX
 """Subscriptions of one change: all that a client may have go, and as many others come."""
 _TOO_MANY = refuse("TooManySubscriptions", f"One request changes at most {CHANGED_MAX} subscriptions")
@@ -154,7 +157,7 @@ class MqttService:
         _, revision = await self._asking.submit(command, call, f"will/{request.will}", Accepted)
         return pb.AcknowledgeWillResponse(revision=revision)
 
-    async def match(self, request: pb.MatchRequest, call: Call) -> pb.MatchResponse:
+    async def match(self, request: pb.MatchRequest, call: Call) -> Pieces:
         """Whom a message is for, by member."""
         self._asking.allowed("MatchTopic", "session")
         fault = topic_fault(request.topic)
@@ -164,27 +167,13 @@ class MqttService:
         if published is not None and not 0 <= published <= QOS_MAX:
             raise CallError(StatusCode.INVALID_ARGUMENT, f"quorate: qos is from 0 to {QOS_MAX}")
         view = await self._asking.view_at(request.revision, call, stale=request.stale)
-        response, size = pb.MatchResponse(revision=_revision(view)), 0
-        by_member: dict[tuple[str, int], pb.MemberSubscribers] = {}
+        matched = _Matched(view.state, published, call.hold, self._settings.answer_bytes_max)
         async for one in self._in_turns(subscribers(view.state, request.topic), call):
-            session, subscription = one.session, one.subscription
-            place = (session.member, session.member_epoch)
-            if place not in by_member:
-                by_member[place] = response.members.add(
-                    member=session.member, member_epoch=session.member_epoch, addresses=_addresses(view.state, session)
-                )
-            size += len(session.client) + len(subscription.filter)
-            if size > self._settings.answer_bytes_max:
-                raise CallError(StatusCode.RESOURCE_EXHAUSTED, "quorate: more subscribers than an answer holds")
-            by_member[place].subscribers.add(
-                client=session.client,
-                session_epoch=session.session_epoch,
-                connected=one.connected,
-                subscription=subscription_told(subscription),
-                group=shared(subscription.filter)[0],
-                qos=None if published is None else effective_qos(published, subscription.qos),
-            )
-        return response
+            matched.add(one)
+        pieces = [pb.MatchResponse(revision=_revision(view)).SerializeToString()]
+        async for member in self._in_turns(matched.members.values(), call):
+            pieces += field(pb.MatchResponse.MEMBERS_FIELD_NUMBER, member.pieces())
+        return pieces
 
     async def locate(self, request: pb.LocateRequest, call: Call) -> pb.LocateResponse:
         """Where a client is."""
@@ -232,6 +221,60 @@ class MqttService:
                 if loop.time() > until:
                     raise CallError(*TIMED_OUT)
                 await asyncio.sleep(0)
+
+
+class _Matched:
+    """Whom a message is for, serialised as they are found. ``hold`` is told of each, and may raise CallError."""
+
+    def __init__(self, state: State, published: int | None, hold: Callable[[int], None], most: int) -> None:
+        self._state, self._published, self._hold, self._most = state, published, hold, most
+        self.members: dict[tuple[str, int], _MemberSubscribers] = {}
+        self._size = 0
+
+    def add(self, one: Subscriber) -> None:
+        """One more. Raises CallError when there is no room for it."""
+        session, subscription = one.session, one.subscription
+        place = (session.member, session.member_epoch)
+        found, size = self.members.get(place), 0
+        if found is None:
+            head = pb.MemberSubscribers(
+                member=session.member, member_epoch=session.member_epoch, addresses=_addresses(self._state, session)
+            )
+            found = self.members[place] = _MemberSubscribers()
+            size = found.add(head.SerializeToString())
+        told = pb.Subscriber(
+            client=session.client,
+            session_epoch=session.session_epoch,
+            connected=one.connected,
+            subscription=subscription_told(subscription),
+            group=shared(subscription.filter)[0],
+            qos=None if self._published is None else effective_qos(self._published, subscription.qos),
+        )
+        size += found.add(*field(pb.MemberSubscribers.SUBSCRIBERS_FIELD_NUMBER, [told.SerializeToString()]))
+        self._size += size
+        if self._size > self._most:
+            raise CallError(StatusCode.RESOURCE_EXHAUSTED, "quorate: more subscribers than an answer holds")
+        self._hold(size)
+
+
+class _MemberSubscribers:
+    """Those of one member: whole pieces, and one that grows."""
+
+    def __init__(self) -> None:
+        self._pieces, self._last = Pieces(), bytearray()
+
+    def add(self, *said: bytes) -> int:
+        """Answers how many bytes that are."""
+        more = b"".join(said)
+        self._last += more
+        if len(self._last) >= PIECE_BYTES:
+            self._pieces.append(bytes(self._last))
+            self._last.clear()
+        return len(more)
+
+    def pieces(self) -> Pieces:
+        """All of it."""
+        return [*self._pieces, bytes(self._last)]
 
 
 def _sessions(state: State, member: str, after: str) -> Iterator[pb.Session | None]:

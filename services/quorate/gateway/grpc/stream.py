@@ -91,9 +91,9 @@ class GrpcStream:
         self._waits = 0
         """Bytes of them."""
         self._kept = 0
-        """Bytes of answers that are in memory: of each the whole until its last byte has gone."""
+        """Bytes of answers that are in memory: of each piece the whole until its last byte has gone."""
         self._begun = 0
-        """Of the answer that has gone in part, the whole: it is in memory for as long as its rest waits."""
+        """Of the piece that has gone in part, the whole: it is in memory for as long as its rest waits."""
         self._making = 0
         self._head = ANSWER
         """What the first answer begins with; then it is empty."""
@@ -166,24 +166,28 @@ class GrpcStream:
 
     # -- what goes
 
-    def send(self, message: bytes) -> bool:
+    def send(self, *pieces: bytes) -> bool:
         """An answer, with its prefix; False: too much waits already, and this is not sent. A short one always is."""
         if self.gone:
             return True
-        if not self._carrier.answers.take(len(message), force=len(message) <= SHORT):
+        size = sum(map(len, pieces))
+        if not self._carrier.answers.take(size, force=size <= SHORT):
             return False
-        self._kept += len(message)
+        self._kept += size
         if self._head:
             self._carrier.say(frame(HEADERS, END_HEADERS, self.number, self._carrier.fields(self._head)))
             self._head = b""
-        self.waiting.append(message)
-        self._waits += len(message)
+        self.waiting.extend((b"".join(pieces),) if size <= SHORT else filter(None, pieces))
+        self._waits += size
         self._carrier.pump(self)
         return True
 
     def make(self, count: int) -> bool:
-        """So many bytes of an answer are being made; False: there is no room for them. ``made`` gives them back."""
-        if not self.gone and not self._carrier.answers.take(count):
+        """So many bytes more of an answer are being made; False: there is no room for them. A short one always has it.
+        ``made`` gives them back.
+        """
+        short = self._making + count <= SHORT
+        if not self.gone and not self._carrier.answers.take(count, force=short):
             return False
         self._making += 0 if self.gone else count
         return True
@@ -217,7 +221,7 @@ class GrpcStream:
             self._say_end(fields)
 
     def piece(self, most: int) -> bytes:
-        """The next frame of what waits: as many answers, or as much of one, as fit so many bytes and a frame."""
+        """The next frame of what waits: as many pieces, or as much of one, as fit so many bytes and a frame."""
         left = most = min(most, self.window_out, FRAME_MAX)
         parts, waiting = [], self.waiting
         while waiting and left:

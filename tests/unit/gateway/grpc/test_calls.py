@@ -12,6 +12,7 @@ from quorate.gateway.grpc.asking import Call
 from quorate.gateway.grpc.budgets import ByteBudget, RateLimit
 from quorate.gateway.grpc.calls import MESSAGE_OVERHEAD
 from quorate.gateway.grpc.codes import CallError, StatusCode
+from quorate.gateway.grpc.pb import kv_pb2
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.stream import DRAINED
@@ -525,10 +526,43 @@ def test_short_answers_are_sent_whatever_waits() -> None:
     for peer in rooms.peers(4):
         peer.call(1, KEY)
     assert rooms.held()[1] > 250_000
-    rooms.range = rooms.echo
+
+    async def makes(request: pb.RangeRequest, call: Call) -> list[bytes]:
+        for _ in range(60):
+            call.hold(1_000)
+        return [pb.RangeResponse(count=3).SerializeToString()]
+
+    rooms.range = makes
     other = Peer(rooms)
     other.call(1, KEY)
     assert other.answers(1) == THREE
+
+
+def test_an_answer_goes_out_in_the_pieces_that_it_was_made_in() -> None:
+    """They are one message, and each is out of memory once its last byte has gone."""
+    rooms = Rooms()
+    pieces = [pb.RangeResponse(kvs=[kv_pb2.KeyValue(value=bytes(30_000))]).SerializeToString() for _ in range(5)]
+
+    async def makes(request: pb.RangeRequest, call: Call) -> list[bytes]:
+        return [pb.RangeResponse(count=5).SerializeToString(), b"", *pieces, b""]
+
+    rooms.range = makes
+    peer = Peer(rooms)
+    peer.call(1, KEY)
+    said = peer.answers(1)
+    assert rooms.held()[1] == 3 * len(pieces[0])
+    peer.allow(PLENTY)
+    peer.allow(40_000, 1)
+    said += peer.answers(1)
+    assert rooms.held()[1] == 2 * len(pieces[0])
+    peer.say(http2.window_update(1, PLENTY))
+    frames = peer.hear()
+    said += b"".join(one.payload for one in frames if one.kind == http2.DATA)
+    assert frames[-1].ends
+    assert rooms.held() == (0, 0)
+    assert int.from_bytes(said[1:5]) == len(said) - 5
+    whole = pb.RangeResponse.FromString(said[5:])
+    assert ([len(one.value) for one in whole.kvs], whole.count) == ([30_000] * 5, 5)
 
 
 def test_a_stream_that_has_no_room_for_an_answer_may_be_begun_again() -> None:

@@ -1,11 +1,15 @@
 """etcd's messages and our commands: nothing is lost on the way, and what cannot be carried is refused."""
 
+from itertools import repeat
+
+import msgspec
 import pytest
 
 from quorate.events import ordered_name
 from quorate.gateway.grpc import messages
 from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import kv_pb2, rpc_pb2
+from quorate.gateway.grpc.pieces import BYTES_PER_STEP, Making, field
 from quorate.metadata.commands import (
     THIS_REVISION,
     CompareKeys,
@@ -19,7 +23,7 @@ from quorate.metadata.commands import (
 from quorate.model.keys import KeysAre, RangeKeys
 from quorate.model.ordered import OrderedMap
 from quorate.model.state import KeyValue
-from quorate.slices import Steps
+from quorate.slices import finished
 
 ODD = b"\x00/\xff k"
 
@@ -28,16 +32,6 @@ def value(revision: int = 5) -> KeyValue:
     return KeyValue(
         key=ordered_name(ODD), value=b"v", create_revision=revision, mod_revision=revision, version=1, lease=9
     )
-
-
-def ended(steps: Steps[rpc_pb2.TxnResponse]) -> rpc_pb2.TxnResponse:
-    """What they come to."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: rpc_pb2.TxnResponse = end.value
-            return made
 
 
 def test_a_transaction_is_counted_with_all_that_is_within_it() -> None:
@@ -55,9 +49,36 @@ def test_the_answer_of_a_transaction_is_made_in_turns() -> None:
     """And what it takes in memory is told before more is made."""
     held: list[int] = []
     reply = Transacted(succeeded=True, replies=(KeysAre(found=(value(),) * 2_000, count=2_000),))
-    steps = messages.transacted(reply, 77, held.append)
+    steps = messages.transacted(reply, rpc_pb2.ResponseHeader(revision=77), Making(held.append))
     assert sum(1 for _ in steps) == 4
-    assert sum(held) > 2_000 * 96
+    assert (len(held), sum(held) > 2_000 * 15) == (4, True)
+
+
+def test_large_values_are_made_few_at_a_time() -> None:
+    """A step makes a mebibyte and one value, however few keys that is; and no more than an answer may have."""
+    held: list[int] = []
+    large = msgspec.structs.replace(value(), value=bytes(400_000))
+    making = Making(held.append, most=20_000_000)
+    steps = messages.ranged(rpc_pb2.RangeResponse(count=30, more=True), [large] * 30, making)
+    for count, _ in enumerate(steps, start=1):
+        assert len(held) == count
+    assert (len(held), max(held) < BYTES_PER_STEP + 401_000) == (10, True)
+    pieces = finished(messages.ranged(rpc_pb2.RangeResponse(count=30, more=True), [large] * 30, Making(held.append)))
+    whole = rpc_pb2.RangeResponse.FromString(b"".join(pieces))
+    assert (len(whole.kvs), whole.count, whole.more) == (30, 30, True)
+    held.clear()
+    endless = messages.ranged(rpc_pb2.RangeResponse(), repeat(large), Making(held.append, most=20_000_000))
+    with pytest.raises(CallError, match="larger than 20000000 bytes"):
+        finished(endless)
+    assert sum(held) < 20_000_000
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 3_000_000])
+def test_a_message_is_a_field_of_another(size: int) -> None:
+    """In pieces as protobuf itself would have it, however long it is."""
+    inner = rpc_pb2.RangeResponse(kvs=[kv_pb2.KeyValue(value=bytes(size))] if size else [])
+    pieces = field(rpc_pb2.ResponseOp.RESPONSE_RANGE_FIELD_NUMBER, [inner.SerializeToString()])
+    assert b"".join(pieces) == rpc_pb2.ResponseOp(response_range=inner).SerializeToString()
 
 
 def test_a_range_keeps_all_that_it_says() -> None:
@@ -188,8 +209,9 @@ def test_a_transactions_own_revision_is_put_in_everywhere() -> None:
         ),
     )
     held: list[int] = []
-    response = ended(messages.transacted(reply, 77, held.append))
-    assert len(held) == 2
+    steps = messages.transacted(reply, rpc_pb2.ResponseHeader(revision=77), Making(held.append))
+    response = rpc_pb2.TxnResponse.FromString(b"".join(finished(steps)))
+    assert len(held) == 3
     ranged, put, deleted, inner = response.responses
     assert [found.mod_revision for found in ranged.response_range.kvs] == [77, 5]
     assert put.response_put.prev_kv.mod_revision == 4

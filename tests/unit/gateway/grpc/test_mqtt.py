@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from quorate.controller import Answered
-from quorate.gateway.grpc.codes import StatusCode
+from quorate.gateway.grpc.calls import CROWDED
+from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.mqtt import MqttService
 from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.session_watch import SessionWatches
@@ -62,6 +63,9 @@ class Mqtt:
 
     def locate(self, client: str = "c") -> pb.LocateResponse:
         return self.house.run(self.service.locate(pb.LocateRequest(client=client), self.house.call))
+
+    def match(self, **request: Any) -> pb.MatchResponse:
+        return pb.MatchResponse.FromString(b"".join(self.ask("match", pb.MatchRequest(**request))))
 
     def ask(self, name: str, request: Any) -> Any:
         return self.house.run(getattr(self.service, name)(request, self.house.call))
@@ -138,8 +142,8 @@ def test_a_client_and_whom_a_message_is_for_are_found_as_they_were() -> None:
     mqtt.close("c", mqtt.open(member="b").session_epoch, end=True)
     assert mqtt.refused("locate", pb.LocateRequest(client="c"))[0] is StatusCode.NOT_FOUND
     assert mqtt.ask("locate", pb.LocateRequest(client="c", revision=then)).session.member == "a"
-    assert not mqtt.ask("match", pb.MatchRequest(topic="t")).members
-    (member,) = mqtt.ask("match", pb.MatchRequest(topic="t", revision=then)).members
+    assert not mqtt.match(topic="t").members
+    (member,) = mqtt.match(topic="t", revision=then).members
     assert [(member.member, one.client) for one in member.subscribers] == [("a", "c")]
     for name, request in (("locate", pb.LocateRequest(client="c")), ("match", pb.MatchRequest(topic="t"))):
         request.revision = 999
@@ -165,7 +169,7 @@ def test_a_match_tells_the_subscribers_by_member() -> None:
     ):
         mqtt.subscribe(client, mqtt.open(client, member).session_epoch, *filters, qos=1)
     mqtt.fence("a")
-    response = mqtt.ask("match", pb.MatchRequest(topic="t/1"))
+    response = mqtt.match(topic="t/1")
     found = {
         one.member: sorted((sub.client, sub.subscription.filter, sub.group, sub.connected) for sub in one.subscribers)
         for one in response.members
@@ -181,7 +185,7 @@ def test_a_match_tells_the_subscribers_by_member() -> None:
     }
     addresses = {one.member: dict(one.addresses) for one in response.members}
     assert addresses == {"a": {}, "b": {"mqtt": "b:1883"}}
-    assert not mqtt.ask("match", pb.MatchRequest(topic="$SYS/x", stale=True)).members
+    assert not mqtt.match(topic="$SYS/x", stale=True).members
 
 
 def test_a_match_tells_at_which_quality_a_message_is_delivered() -> None:
@@ -191,10 +195,10 @@ def test_a_match_tells_at_which_quality_a_message_is_delivered() -> None:
     for granted in range(3):
         mqtt.subscribe("c", epoch, *["+/" * granted + "#"], qos=granted)
     for published in range(3):
-        response = mqtt.ask("match", pb.MatchRequest(topic="a/b/c", qos=published))
+        response = mqtt.match(topic="a/b/c", qos=published)
         delivered = {one.subscription.qos: one.qos for one in response.members[0].subscribers}
         assert delivered == {granted: min(published, granted) for granted in range(3)}
-    [member] = mqtt.ask("match", pb.MatchRequest(topic="a/b/c")).members
+    [member] = mqtt.match(topic="a/b/c").members
     assert not any(one.HasField("qos") for one in member.subscribers)
 
 
@@ -203,6 +207,29 @@ def test_a_match_that_is_too_large_is_refused() -> None:
     mqtt = Mqtt(GrpcSettings(answer_bytes_max=10))
     mqtt.subscribe("client", mqtt.open("client").session_epoch, "a", "+", "#")
     assert mqtt.refused("match", pb.MatchRequest(topic="a"))[0] is StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_match_that_is_being_made_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, as it will be sent, however many pieces that are; where there is no room nobody is told."""
+    monkeypatch.setattr("quorate.gateway.grpc.mqtt.PIECE_BYTES", 100)
+    mqtt, held = Mqtt(), list[int]()
+    filters = ["+", "#", "a", "$share/g/a", "$share/h/a"]
+    for client in ("c1", "c2"):
+        mqtt.subscribe(client, mqtt.open(client, "a").session_epoch, *filters)
+    monkeypatch.setattr(mqtt.house.call, "hold", held.append)
+    pieces = mqtt.ask("match", pb.MatchRequest(topic="a"))
+    assert len(held) == 10
+    assert len(pieces) == 4
+    assert 0 < sum(map(len, pieces)) - sum(held) < 20
+    (member,) = pb.MatchResponse.FromString(b"".join(pieces)).members
+    found = [(one.client, one.subscription.filter) for one in member.subscribers]
+    assert sorted(found) == sorted((client, one) for client in ("c1", "c2") for one in filters)
+
+    def full(count: int) -> None:
+        raise CallError(*CROWDED)
+
+    monkeypatch.setattr(mqtt.house.call, "hold", full)
+    assert mqtt.refused("match", pb.MatchRequest(topic="a")) == CROWDED
 
 
 def test_a_match_that_looks_at_much_lets_others_have_turns_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,16 @@ class Kv:
         return self.house.run(self.service.put(pb.PutRequest(key=key, value=value, **more), self.house.call))
 
     def range(self, **more: Any) -> pb.RangeResponse:
-        return self.house.run(self.service.range(pb.RangeRequest(**more), self.house.call))
+        pieces = self.house.run(self.service.range(pb.RangeRequest(**more), self.house.call))
+        return pb.RangeResponse.FromString(b"".join(pieces))
+
+    def txn(self, **request: Any) -> pb.TxnResponse:
+        pieces = self.house.run(self.service.txn(pb.TxnRequest(**request), self.house.call))
+        return pb.TxnResponse.FromString(b"".join(pieces))
+
+    def delete(self, **request: Any) -> pb.DeleteRangeResponse:
+        pieces = self.house.run(self.service.delete_range(pb.DeleteRangeRequest(**request), self.house.call))
+        return pb.DeleteRangeResponse.FromString(b"".join(pieces))
 
     def refused(self, **more: Any) -> tuple[StatusCode, str]:
         return self.house.refused(self.service.range(pb.RangeRequest(**more), self.house.call))
@@ -91,8 +100,7 @@ def test_a_past_revision_is_read_from_memory_and_from_the_log() -> None:
     kv = Kv()
     first = kv.put(b"a", b"1").header.revision
     operations = [pb.RequestOp(request_put=pb.PutRequest(key=key, value=b"t")) for key in (b"a", b"b", b"c")]
-    request = pb.TxnRequest(success=operations)
-    txn = kv.house.run(kv.service.txn(request, kv.house.call)).header.revision
+    txn = kv.txn(success=operations).header.revision
     kv.put(b"a", b"3")
     asked = (first, txn - 1, txn, txn + 1, 0, -4)
     remembered = [kv.range(**ALL, revision=revision) for revision in asked]
@@ -147,18 +155,16 @@ def test_a_deletion_and_a_transaction() -> None:
     kv.put(b"a", b"1")
     kv.put(b"b", b"2")
     compare = pb.Compare(key=b"a", target=pb.Compare.VALUE, value=b"1")
-    request = pb.TxnRequest(
+    txn = kv.txn(
         compare=[compare],
         success=[
             pb.RequestOp(request_put=pb.PutRequest(key=b"c")),
             pb.RequestOp(request_range=pb.RangeRequest(key=b"c")),
         ],
     )
-    txn = kv.house.run(kv.service.txn(request, kv.house.call))
     assert txn.succeeded
     assert txn.responses[1].response_range.kvs[0].mod_revision == txn.header.revision == kv.house.revision
-    delete = pb.DeleteRangeRequest(key=b"a", range_end=b"z", prev_kv=True)
-    gone = kv.house.run(kv.service.delete_range(delete, kv.house.call))
+    gone = kv.delete(key=b"a", range_end=b"z", prev_kv=True)
     assert (gone.deleted, [found.key for found in gone.prev_kvs]) == (3, [b"a", b"b", b"c"])
     assert gone.header.revision == kv.house.revision
 
@@ -169,16 +175,18 @@ def test_a_transaction_reads_the_past_too() -> None:
     first = kv.put(b"a", b"1").header.revision
     kv.put(b"a", b"2")
 
-    def txn(revision: int) -> Any:
-        operations = [
+    def reading(revision: int) -> list[pb.RequestOp]:
+        return [
             pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3")),
             pb.RequestOp(request_range=pb.RangeRequest(key=b"a", revision=revision)),
             pb.RequestOp(request_range=pb.RangeRequest(key=b"a")),
         ]
-        return kv.service.txn(pb.TxnRequest(success=operations), kv.house.call)
+
+    def txn(revision: int) -> Any:
+        return kv.service.txn(pb.TxnRequest(success=reading(revision)), kv.house.call)
 
     for _ in range(2):
-        found = kv.house.run(txn(first))
+        found = kv.txn(success=reading(first))
         assert [one.response_range.kvs[0].value for one in found.responses[1:]] == [b"1", b"3"]
         assert found.responses[1].response_range.kvs[0].mod_revision == first
         kv.house.forget_history()
@@ -204,7 +212,7 @@ def test_a_transaction_looks_at_a_bounded_past(monkeypatch: pytest.MonkeyPatch) 
     def txn(**outcomes: Any) -> Any:
         return kv.service.txn(pb.TxnRequest(**outcomes), kv.house.call)
 
-    assert kv.house.run(txn(success=[put, past], failure=[past])).succeeded
+    assert kv.txn(success=[put, past], failure=[past]).succeeded
     before = kv.house.revision
     code, text = kv.house.refused(txn(success=[put, past], failure=[past, past]))
     assert (code, "set limits" in text) == (StatusCode.FAILED_PRECONDITION, True)
@@ -222,7 +230,7 @@ def test_the_largest_limit_is_answered_wherever_a_range_stands() -> None:
     put = pb.RequestOp(request_put=pb.PutRequest(key=b"c"))
     reads = [pb.RequestOp(request_range=pb.RangeRequest(**ALL, limit=most, revision=at)) for at in (0, then)]
     for operations, found in (([reads[0]], [b"a", b"b"]), ([put, reads[1]], [b"a"])):
-        done = kv.house.run(kv.service.txn(pb.TxnRequest(success=operations), kv.house.call))
+        done = kv.txn(success=operations)
         assert keys(done.responses[-1].response_range) == found
 
 
@@ -243,7 +251,7 @@ def test_what_is_written_is_never_told_as_refused(monkeypatch: pytest.MonkeyPatc
     assert kv.house.revision == then + 1
 
 
-def test_a_transaction_whose_answer_has_no_room_is_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_whose_answer_has_no_room_is_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done, so it is not refused."""
     kv = Kv()
 
@@ -253,10 +261,14 @@ def test_a_transaction_whose_answer_has_no_room_is_told_as_unknown(monkeypatch: 
     monkeypatch.setattr(kv.house.call, "hold", full)
     put = pb.RequestOp(request_put=pb.PutRequest(key=b"a", value=b"3"))
     read = pb.RequestOp(request_range=pb.RangeRequest(key=b"a"))
-    before = kv.house.revision
-    refused = kv.house.refused(kv.service.txn(pb.TxnRequest(success=[put, read]), kv.house.call))
-    assert refused == (StatusCode.UNAVAILABLE, "etcdserver: request timed out")
-    assert kv.house.revision == before + 1
+    delete = pb.DeleteRangeRequest(key=b"a", prev_kv=True)
+    for work in (
+        kv.service.txn(pb.TxnRequest(success=[put, read]), kv.house.call),
+        kv.service.delete_range(delete, kv.house.call),
+    ):
+        before = kv.house.revision
+        assert kv.house.refused(work) == (StatusCode.UNAVAILABLE, "etcdserver: request timed out")
+        assert kv.house.revision == before + 1
 
 
 def test_compaction_does_nothing_and_says_so() -> None:
@@ -289,7 +301,7 @@ def test_a_txn_of_serializable_reads_needs_no_leader() -> None:
     def txn(**request: Any) -> Any:
         return kv.service.txn(pb.TxnRequest(**request), kv.house.call)
 
-    found = kv.house.run(txn(compare=[compare], success=own))
+    found = kv.txn(compare=[compare], success=own)
     assert [one.response_range.kvs[0].value for one in found.responses] == [b"1", b"2"]
     assert (found.succeeded, found.header.revision) == (True, revision)
     for request in ({"success": sure}, {"success": own, "failure": sure}, {"compare": [compare]}):
