@@ -5,6 +5,8 @@ whichever is in the log; all times run from there. No event names each session o
 """
 
 from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -12,6 +14,7 @@ import msgspec
 from quorate.events import SessionOpened, WillHandedOver
 from quorate.model.state import HandedWill, Member, Session, State, Subscription, Will
 from quorate.model.topic_filters import matching
+from quorate.slices import SORTED_PER_STEP, Steps
 
 ROLE: Final = "mqtt"
 """Of members that serve clients: wills of lost members are handed to those."""
@@ -69,10 +72,15 @@ def holds_clients(state: State, member: Member) -> bool:
     return member.epoch in state.held
 
 
-def waiting_wills(state: State, member: str) -> list[HandedWill]:
-    """What this member is to publish (empty: what nobody can), the oldest first."""
-    found = [handed for handed in state.wills.values() if handed.member == member]
-    return sorted(found, key=_epoch_of)
+def waiting_wills(state: State, member: str) -> Steps[Iterator[HandedWill]]:
+    """What this member is to publish (empty: what nobody can), the oldest first. Each step looks at some of all, and
+    brings them into order; they are merged as they are read.
+    """
+    waiting, runs = iter(state.wills.values()), list[list[HandedWill]]()
+    while some := list(islice(waiting, SORTED_PER_STEP)):
+        runs.append(sorted((handed for handed in some if handed.member == member), key=_epoch_of))
+        yield
+    return merge(*runs, key=_epoch_of)
 
 
 def _epoch_of(handed: HandedWill) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from immutables import Map
 
 from quorate.events import (
     Event,
@@ -30,7 +31,8 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.context import Decision
 from quorate.model.sessions import living, waiting_wills, will_due_ms
-from quorate.model.state import Will
+from quorate.model.state import HandedWill, State, Will
+from quorate.slices import SORTED_PER_STEP, finished
 from tests.unit.metadata.test_sessions import STEP, Brokers, happen, kinds
 
 WILL = Will(topic="gone/c", payload=b"bye", qos=1, retain=True)
@@ -92,7 +94,7 @@ def test_a_lost_client_s_will_goes_to_the_member_that_had_it() -> None:
     )
     assert isinstance(events[2], SessionDisconnected)
     assert made.session().will is None
-    assert [one.will.payload for one in waiting_wills(made.state, "a")] == [b"bye"]
+    assert [one.will.payload for one in finished(waiting_wills(made.state, "a"))] == [b"bye"]
     assert made.events(lost(epoch)) == ()
 
 
@@ -240,7 +242,7 @@ def test_a_will_that_nobody_can_publish_waits() -> None:
     made.fence("a")
     told = handed(made.settle())
     assert (told.member, told.member_epoch, told.candidates) == ("", 0, 0)
-    assert [one.session_epoch for one in waiting_wills(made.state, "")] == [epoch]
+    assert [one.session_epoch for one in finished(waiting_wills(made.state, ""))] == [epoch]
     hand_over = HandOverWills(wills=(epoch,))
     assert made.events(hand_over) == ()
     made.hear("b")
@@ -296,3 +298,16 @@ def test_what_is_settled_is_asked_about_with_its_epoch() -> None:
     made.now_ms += 9_000
     assert made.events(SettleSessions(sessions=(("c", epoch), ("nobody", 1)))) == ()
     assert isinstance(made.opening(), OpenSession)
+
+
+def test_a_member_s_wills_are_found_some_a_step() -> None:
+    """However many there are of others, and the oldest first whatever order they are kept in."""
+    many = 10 * SORTED_PER_STEP
+    kept = {
+        epoch: HandedWill(session_epoch=epoch, client="c", will=WILL, member="ab"[epoch % 2], member_epoch=1)
+        for epoch in range(many)
+    }
+    steps = waiting_wills(State(wills=Map(kept)), "a")
+    assert sum(1 for _ in steps) == 10
+    found = finished(waiting_wills(State(wills=Map(kept)), "a"))
+    assert [one.session_epoch for one in found] == list(range(0, many, 2))

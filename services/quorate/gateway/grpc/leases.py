@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import islice
 
-from quorate.gateway.grpc.asking import Asking, Call
+from quorate.gateway.grpc.asking import Asking, Call, in_turns
 from quorate.gateway.grpc.codes import CallError, StatusCode
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.pieces import KEY_BYTES
 from quorate.metadata.commands import Accepted, AskLease, GrantLease, KeepLease, LeaseIs, RevokeLease
+from quorate.slices import sorting
 
 GONE_TTL = 0
 UNKNOWN_TTL = -1
@@ -78,7 +79,7 @@ class LeaseService:
         self._asking.allowed("ListLeases", "lease")
         view = await self._asking.view(call)
         response = rpc_pb2.LeaseLeasesResponse(header=self._asking.header(max(view.offset - 1, 0)))
-        waiting, settings = iter(sorted(view.state.leases)), self._asking.context.settings
+        waiting, settings = await in_turns(sorting(view.state.leases)), self._asking.context.settings
         while chunk := list(islice(waiting, settings.keys_per_turn)):
             if response.leases:
                 await asyncio.sleep(0)

@@ -202,9 +202,10 @@ class MqttService:
         """What a member is to publish, the oldest first."""
         self._asking.allowed("ListWills", f"member/{request.member}")
         view = await self._asking.view(call, stale=request.stale)
+        waiting = await in_turns(waiting_wills(view.state, request.member))
         told = (
             handed_told(handed)
-            for handed in waiting_wills(view.state, request.member)
+            for handed in waiting
             if not handed.member or living(view.state, handed.member, handed.member_epoch)  # Else soon another's.
         )
         wills, more = await in_turns(page(told, sys.maxsize))

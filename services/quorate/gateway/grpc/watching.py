@@ -10,7 +10,8 @@ told twice, however slow a client is; a snapshot that takes the place of entries
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, chain, islice
 
 from quorate.controller import Listener
 from quorate.controller.key_history import KeyChanges
@@ -115,9 +116,8 @@ class WatchHub(Listener):
         while len(self.live):
             history = self.context.machine.key_history
             if self.seen < history.floor:
-                for watcher in self.live:
-                    watcher.group.falls_behind(watcher, self.seen + 1)
-                break
+                yield from self._all_fall_behind(self.context.controller.offset - 1)
+                continue
             changes = history.since(self.seen + 1, CHANGES_PER_TURN)
             if not changes:
                 break
@@ -126,6 +126,14 @@ class WatchHub(Listener):
                 self.seen = change.revision
                 yield 1
         self.seen = self.context.controller.offset - 1
+
+    def _all_fall_behind(self, now: int) -> Iterator[float]:
+        """Those that are live. Whoever becomes it in between has read, or begins, behind this revision."""
+        for watcher in self.live:
+            if watcher in self.live:
+                watcher.group.falls_behind(watcher, self.seen + 1)
+            yield 1
+        self.seen = now
 
     def _tell_of(self, change: KeyChanges) -> Iterator[float]:
         found: Found = {}
@@ -153,9 +161,15 @@ class WatchHub(Listener):
         self.context.scheduler.call_later(settings.progress_period_s, self._progress)
 
     def _progress(self) -> None:
-        if not self._stopped:
-            for stream in tuple(self._streams):
-                stream.tell_progress()
+        self._tell_progress(chain.from_iterable(stream.telling_progress() for stream in tuple(self._streams)))
+
+    def _tell_progress(self, telling: Iterator[None]) -> None:
+        """For ``watch_turn`` watchers; others have their turn then."""
+        if self._stopped:
+            return
+        if sum(1 for _ in islice(telling, self.context.settings.watch_turn)):
+            self.context.scheduler.call_soon(partial(self._tell_progress, telling))
+        else:
             self._later()
 
 
@@ -302,12 +316,13 @@ class WatchStream:
         self._behind[watcher] = None
         self._wake.set()
 
-    def tell_progress(self) -> None:
-        """Those that want to know, and heard of nothing since the last time."""
-        for watcher in self._watchers.values():
+    def telling_progress(self) -> Iterator[None]:
+        """Those that want to know, and heard of nothing since the last time. Yields behind each watcher."""
+        for watcher in tuple(self._watchers.values()):
             if watcher.progress and not watcher.told and watcher in self._hub.live:
                 self._say(rpc_pb2.WatchResponse(watch_id=watcher.number), max(self._hub.seen, 0))
             watcher.told = False
+            yield
 
     def _answer_progress(self) -> None:
         if self._progress_asked and not self._behind:

@@ -332,6 +332,65 @@ def test_progress_is_told_by_the_clock_when_nothing_happens() -> None:
     assert not reader.stream._queue
 
 
+def test_progress_is_told_to_many_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them once a period, and who is gone meanwhile is told nothing."""
+    house = House(settings=GrpcSettings(progress_period_s=60, watch_turn=10))
+    reader, other = Reader(house), Reader(house)
+    for number in range(45):
+        reader.watch(b"k%d" % number, progress_notify=True)
+    other.watch(b"k", progress_notify=True)
+    reader.next(45)
+    other.next()
+    tell, turns = house.hub._tell_progress, list[int]()
+
+    def telling(progress: Any) -> None:
+        before = len(reader.stream._queue)
+        tell(progress)
+        turns.append(len(reader.stream._queue) - before)
+        other.stream.close()
+
+    monkeypatch.setattr(house.hub, "_tell_progress", telling)
+    house.bench.after(61)
+    assert turns == [10, 10, 10, 10, 5, 0]
+    assert len(other.stream._queue) == 0
+    assert {one.watch_id for one in reader.next(45)} == set(range(45))
+    house.bench.after(60)
+    assert sum(turns) == 90
+
+
+def test_all_fall_behind_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a snapshot, with many: who begins, ends or has caught up meanwhile has its own place."""
+    house = House(settings=GrpcSettings(watch_turn=2))
+    reader, late = Reader(house), Reader(house)
+    for number in range(9):
+        reader.watch(b"k%d" % number)
+    reader.next(9)
+    tell, turns = house.hub._pass, list[int]()
+
+    def passing() -> None:
+        before = len(house.hub.live)
+        tell()
+        turns.append(before - len(house.hub.live))
+        if len(turns) == 1:
+            reader.stream.cancel(8)
+            late.watch(b"k")
+
+    monkeypatch.setattr(house.hub, "_pass", passing)
+    house.hub._due = True  # Its turn does not come before memory has forgotten what it is to tell.
+    first = put(house, b"k3")
+    house.forget_history()
+    house.hub._due = False
+    house.hub.applied(house.revision + 1)
+    house.bench.after(0.2)
+    assert sum(turns) == 8
+    assert max(turns) == 2
+    assert len(house.hub.live) == 1
+    assert house.hub.seen == first
+    last = put(house, b"k")
+    assert reader.events(1) == [(first, "PUT", b"k3", b"v")]
+    assert late.events(1) == [(last, "PUT", b"k", b"v")]
+
+
 def test_a_large_revision_comes_in_fragments_to_who_takes_them() -> None:
     """All but the last say that there is more, and all have one revision."""
     house = House(settings=GrpcSettings(request_bytes_max=200))
