@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from quorate.controller import Answered, Caller, Outcome, ReadView
 from quorate.errors import UsageError
+from quorate.gateway.first_answers import FirstAnswers
 from quorate.gateway.fresh import Freshness, FreshReader, NotFresh
 from quorate.gateway.grpc.codes import (
     DENIED,
@@ -96,6 +97,8 @@ class Asking:
 
     def __init__(self, context: GrpcContext) -> None:
         self.context = context
+        controller = context.controller
+        self._commands = FirstAnswers(controller, context.fresh, context.log, context.scheduler, controller.policy)
         self._cluster = number_of(context.cluster_id)
 
     def header(self, revision: int | None = None) -> rpc_pb2.ResponseHeader:
@@ -139,7 +142,8 @@ class Asking:
         request_id: str = "",
         applied_here: bool = True,
     ) -> tuple[R, int]:
-        """The reply, of this kind, and its revision; as it was, if this id ran before. ``applied_here``: not before
+        """The reply, of this kind, and its revision; as it was, if this id ran before, which may take as long as a read
+        of the past beyond the time of a write. ``applied_here``: not before
         this node shows it, which a word of life has no need of: the next one waits for its answer. Raises CallError.
         """
         self.allowed(type(command).__name__, resource)
@@ -155,11 +159,11 @@ class Asking:
 
     async def _outcome(self, command: Command, caller: Caller, within_s: float, request_id: str) -> Outcome:
         def begin(done: Callable[[Outcome], None]) -> None:
-            self.context.controller.submit(
-                command, caller, done, cause="grpc", request_id=request_id, timeout_s=within_s
-            )
+            self._commands.submit(command, caller, done, cause="grpc", request_id=request_id, timeout_s=within_s)
 
-        return await _told(begin, within_s)
+        settings = self.context.settings
+        again_s = settings.answer_timeout_s + settings.past_timeout_s if request_id else 0.0
+        return await _told(begin, within_s + again_s)  # It ends by itself.
 
     async def view(self, call: Call, *, stale: bool = False) -> ReadView:
         """The state: with all that was committed before, or as this node has it. Raises CallError."""

@@ -14,6 +14,7 @@ from quorate.gateway.grpc.pb import mqtt_pb2 as pb
 from quorate.gateway.grpc.session_watch import SessionWatches
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.metadata.commands import FenceMember, HearMember, MemberIs, RegisterMember
+from quorate.metadata.refusals import refuse
 from tests.unit.gateway.grpc.house import House
 
 NEVER_S = 4_294_967_295
@@ -124,13 +125,19 @@ def test_an_opening_that_is_asked_again_is_one_opening() -> None:
     assert len(mqtt.ask("wills", pb.ListWillsRequest(member="a")).wills) == 1
 
 
-def test_an_opening_that_is_asked_again_with_a_long_name_writes_nothing() -> None:
-    """Its answer is not remembered, so nobody can say how it ended; it is found where the client is."""
+def test_an_opening_that_is_asked_again_with_a_long_name_is_answered_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is not remembered, so it is made again; where it cannot be, the client is found where it is."""
     mqtt = Mqtt()
     client, once = "c" * 1024, f"{mqtt.house.bench.loop.time_ms()}-once"
+    mqtt.open(client, "b")
     opened = mqtt.open(client, request_id=once)
+    assert (opened.present, opened.taken_over_from) == (True, "b")
+    mqtt.open("other")
+    end = mqtt.house.revision
+    assert mqtt.open(client, request_id=once) == opened
+    monkeypatch.setattr("quorate.gateway.first_answers.decide", lambda *_: refuse("NoRoom", "for a test"))
     assert mqtt.refused("open", mqtt.opening(client, request_id=once))[0] is StatusCode.UNAVAILABLE
-    assert mqtt.house.revision == opened.revision
+    assert mqtt.house.revision == end
     assert mqtt.locate(client).session.session_epoch == opened.session_epoch
 
 
