@@ -55,7 +55,7 @@ class ReflectionService:
                 case "file_by_filename":
                     return _files(self._pool.FindFileByName(request.file_by_filename))
                 case "file_containing_symbol":
-                    return _files(self._pool.FindFileContainingSymbol(request.file_containing_symbol))
+                    return _files(self._file_of(request.file_containing_symbol))
                 case "file_containing_extension":
                     asked = request.file_containing_extension
                     extended = self._pool.FindMessageTypeByName(asked.containing_type)
@@ -70,6 +70,14 @@ class ReflectionService:
                     return _error(StatusCode.INVALID_ARGUMENT, "quorate: a question that is none")
         except KeyError:
             return _error(StatusCode.NOT_FOUND, "quorate: that is not known here")
+
+    def _file_of(self, symbol: str) -> FileDescriptor:
+        """Where something is, a method too, which the pool does not look for. Raises KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            return self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file
 
 
 def _error(code: StatusCode, text: str) -> pb.ServerReflectionResponse:

@@ -45,6 +45,13 @@ def test_a_file_comes_with_all_that_it_needs() -> None:
     assert names(answers(file_by_filename=by_symbol[0])) == by_symbol
 
 
+def test_a_method_is_found_where_its_service_is() -> None:
+    """By its whole name, as tools ask for it; what the service does not have is not known."""
+    assert names(answers(file_containing_symbol="etcdserverpb.KV.Range"))[0].endswith("rpc.proto")
+    for symbol in ("etcdserverpb.KV.Nothing", "etcdserverpb.Nobody.Range", ".", ""):
+        assert answers(file_containing_symbol=symbol).error_response.error_code == 5
+
+
 def test_extensions_are_found() -> None:
     """Of a message that has none, none; one that does not exist is not there."""
     none = answers(all_extension_numbers_of_type="etcdserverpb.PutRequest").all_extension_numbers_response
