@@ -45,7 +45,7 @@ from quorate.controller.settings import ControllerSettings
 from quorate.errors import UsageError
 from quorate.events import Event, Stamp
 from quorate.events import key as event_key
-from quorate.metadata.commands import AnsweredBefore, Command, HearMember, KeepLease, Refusal, Reply
+from quorate.metadata.commands import AnsweredBefore, Command, HearMember, KeepLease, Refusal, Reply, Transact
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.decide import LEVELS, decide
 from quorate.metadata.policy import PolicySettings
@@ -144,6 +144,8 @@ class Decider(Listener):
             if outcome is not None:
                 self._after_tip(pending, outcome)
                 return True
+        if isinstance(pending.request, Transact):
+            context = msgspec.structs.replace(context, next_revision=tip.offset)
         try:
             decision = decide(tip.state, pending.request, context)
         except Exception as error:  # noqa: BLE001  It ends its command alone: a voter's link may have brought that.

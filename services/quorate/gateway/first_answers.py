@@ -93,7 +93,9 @@ class FirstAnswers:
         yield lambda done: log.ready(first, 1, done, lambda: True)
         told = [(stamp, event) for stamp, event in decode_events(log.read(first, 1)[0]) if stamp.offset >= first]
         stamp = told[0][0]  # A command's events are one batch, of one time.
-        context = Context(now_ms=stamp.time_ms, term=stamp.term, policy=self._policy, live=view.live)
+        context = Context(
+            now_ms=stamp.time_ms, term=stamp.term, next_revision=first, policy=self._policy, live=view.live
+        )
         decision = decide(view.state, command, context)
         if isinstance(decision, Refusal) or decision.events != tuple(event for _, event in told):
             return before

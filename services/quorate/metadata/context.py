@@ -7,7 +7,7 @@ events, so that ``evolve`` needs none of it. A refusal is not a ``Decision``: no
 import msgspec
 
 from quorate.events import Event
-from quorate.metadata.commands import Reply
+from quorate.metadata.commands import THIS_REVISION, Reply
 from quorate.metadata.policy import PolicySettings
 from quorate.model.live import LeaseTimes, LiveView, MemberView, NoLeases, NoMembers, NoSessions, SessionTimes
 
@@ -19,6 +19,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Epoch milliseconds, never less than the last event's."""
     term: int
     """The Raft term the decision will be proposed in."""
+    next_revision: int = THIS_REVISION
+    """Of what is written next; ``THIS_REVISION``: nobody knows."""
     policy: PolicySettings
     live: LiveView
     leases: LeaseTimes = NoLeases()

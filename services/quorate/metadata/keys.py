@@ -74,19 +74,19 @@ class _Refused(Exception):  # noqa: N818  It carries the refusal out of a transa
 
 def put_key(state: State, command: PutKey, context: Context) -> Decision | Refusal:
     """Refuses EmptyKey, ValueProvided, LeaseProvided, KeyNotFound, LeaseNotFound, LeaseIsFull, CommandTooLarge."""
-    return _decided(state, command)
+    return _decided(state, command, context.next_revision)
 
 
 def delete_keys(state: State, command: DeleteKeys, context: Context) -> Decision | Refusal:
     """Refuses EmptyKey, TooManyKeys."""
-    return _decided(state, command)
+    return _decided(state, command, context.next_revision)
 
 
 def transact(state: State, command: Transact, context: Context) -> Decision | Refusal:
     """Refuses TooManyOperations, DuplicateKey, TooManyKeys, and what its operations refuse: those of the outcome that
     comes, and of both what is wrong by itself.
     """
-    return _decided(state, command)
+    return _decided(state, command, context.next_revision)
 
 
 def fault_of(command: Transact) -> Refusal | None:
@@ -101,7 +101,7 @@ def fault_of(command: Transact) -> Refusal | None:
 
 def read(state: State, command: Transact) -> Transacted | Refusal:
     """What one that writes nothing is answered."""
-    decision = _decided(state, command)
+    decision = _decided(state, command, THIS_REVISION)
     return decision if isinstance(decision, Refusal) else cast("Transacted", decision.reply)
 
 
@@ -113,14 +113,14 @@ def puts_keys(command: Transact) -> bool:
     )
 
 
-def _decided(state: State, operation: PutKey | DeleteKeys | Transact) -> Decision | Refusal:
+def _decided(state: State, operation: PutKey | DeleteKeys | Transact, next_revision: int) -> Decision | Refusal:
     try:
         _check(operation, OPERATIONS_MAX, DEPTH_MAX)
         if isinstance(operation, Transact):
             _check_written(operation)
         elif isinstance(operation, PutKey) and operation.lease and operation.lease not in state.leases:
             return _LEASE_NOT_FOUND  # As etcd: before the key is looked for, but not within a transaction.
-        writes = _Writes(state)
+        writes = _Writes(state, next_revision)
         reply = writes.decide(operation)
     except _Refused as refused:
         return refused.refusal
@@ -233,7 +233,8 @@ def _check_outcome(operations: tuple[KeyOperation, ...]) -> _Written:
 class _Writes:
     """The keys as a decision has changed them so far, and its events."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, next_revision: int) -> None:
+        self._next_revision = next_revision
         self._leases, self._attached, self._attached_bytes = state.leases, state.attached, state.attached_bytes
         self.keys: OrderedMap[KeyValue] = state.keys
         self.events: list[KeyPut | KeyDeleted] = []
@@ -269,7 +270,7 @@ class _Writes:
                 assert_never(operation)
 
     def _range(self, asked: RangeKeys) -> KeysAre:
-        found = self._within(self.keys, asked)
+        found = self._within(self.keys, _bounded(asked, self._next_revision))
         self._answer(found.found)
         return found
 
@@ -371,6 +372,25 @@ class _Writes:
     def _is_so(self, comparison: CompareKeys) -> bool:
         found = self._within(self._found, RangeKeys(key=comparison.key, range_end=comparison.range_end)).found
         return all(_compared(one, comparison) for one in found or (None,))
+
+
+def _bounded(asked: RangeKeys, next_revision: int) -> RangeKeys:
+    """The same question of keys of which those that this decision puts have ``THIS_REVISION`` until it is known: for a
+    bound they are of the next one, as in etcd.
+    """
+    if not asked.by_revision:
+        return asked
+
+    def bound(revision: int) -> int:
+        return revision if revision < next_revision else THIS_REVISION + (revision > next_revision)
+
+    return msgspec.structs.replace(
+        asked,
+        min_mod_revision=bound(asked.min_mod_revision),
+        max_mod_revision=bound(asked.max_mod_revision),
+        min_create_revision=bound(asked.min_create_revision),
+        max_create_revision=bound(asked.max_create_revision),
+    )
 
 
 class _Chosen(msgspec.Struct, frozen=True):

@@ -374,6 +374,22 @@ def test_an_answer_that_is_too_long_for_the_link_is_told_as_unknown() -> None:
     assert len(payload) < 200
 
 
+def test_a_transaction_knows_the_next_revision() -> None:
+    """Where the log ends with what is in flight: by that it bounds what it reads of its own."""
+    bench = Bench()
+    bench.open()
+    bench.done(RecordNodeStart(node_id=1, dir_uuid="u", version="1", addresses=ADDRESSES, feature_min=1, feature_max=2))
+    bench.done(RaiseFeatureLevel(level=2))
+    end = bench.controller.offset
+    bench.submit(PutKey(key=b"in flight"))
+    told = [
+        bench.submit(Transact(success=(PutKey(key=b"a"), RangeKeys(key=b"a", max_mod_revision=end + further))))
+        for further in (0, 2)
+    ]
+    bench.settle()
+    assert [len(one[0].reply.replies[1].found) for one in told] == [0, 1]
+
+
 def test_a_query_is_answered_from_committed_state_once_the_leadership_is_confirmed() -> None:
     """A linearizable read never shows what is only in flight, and never answers unconfirmed."""
     bench = Bench()

@@ -84,7 +84,14 @@ class World:
         self.log: list[tuple[Event, Stamp]] = []
 
     def context(self) -> Context:
-        return Context(now_ms=self.now_ms, term=self.term, policy=self.policy, live=self.live, members=self.members)
+        return Context(
+            now_ms=self.now_ms,
+            term=self.term,
+            next_revision=self.offset,
+            policy=self.policy,
+            live=self.live,
+            members=self.members,
+        )
 
     def decide(self, command: Command) -> Decision | Refusal:
         return decide(self.state, command, self.context())

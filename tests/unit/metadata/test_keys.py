@@ -84,6 +84,30 @@ def test_one_transaction_has_one_revision() -> None:
     assert [event.following for event, _ in made.log[base:] if isinstance(event, KeyPut | KeyDeleted)] == [3, 2, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("further", "bounds", "names"),
+    [
+        (-1, ("max_mod_revision", "max_create_revision"), ["old"]),
+        (0, ("max_mod_revision", "max_create_revision"), ["new", "old"]),
+        (9, ("max_mod_revision", "max_create_revision"), ["new", "old"]),
+        (0, ("min_mod_revision", "min_create_revision"), ["new"]),
+        (1, ("min_mod_revision", "min_create_revision"), []),
+    ],
+)
+def test_what_a_transaction_put_has_the_next_revision_for_a_bound(
+    further: int, bounds: tuple[str, ...], names: list[str]
+) -> None:
+    """As in etcd: a bound in the future lets it through, and nothing is newer than it."""
+    for bound in bounds:
+        made = world()
+        made.do(PutKey(key=b"old"))
+        asked = RangeKeys(key=b"a", range_end=b"z", **{bound: made.offset + further})  # type: ignore[arg-type]
+        reply = made.reply(Transact(success=(PutKey(key=b"new"), asked)), Transacted)
+        ranged = reply.replies[1]
+        assert isinstance(ranged, KeysAre)
+        assert [one.key for one in ranged.found] == names
+
+
 def test_keys_are_any_bytes() -> None:
     """And they are in the order of their bytes, on the tip and in the store."""
     made = world()
