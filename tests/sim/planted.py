@@ -159,7 +159,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "leases of the leader before": Mutant(
         "a new leader knows nothing of leases it did not grant",
-        edit(LeaseKeeper, "opened", "iter(self._state().leases)", "iter(())"),
+        edit(LeaseKeeper, "opened", "begin(self._state().leases, PER_TURN)", "begin((), PER_TURN)"),
     ),
     "a lease not renewed": Mutant(
         "the holder of a lease is told that it is kept, and its time runs on",
@@ -208,7 +208,7 @@ EDITED: Final[dict[str, Mutant]] = {
     ),
     "members of the leader before": Mutant(
         "a new leader knows nothing of members that registered with another",
-        edit(MemberKeeper, "opened", "self._take_up(opening)", "self._opening = None"),
+        edit(MemberKeeper, "opened", "following(self._state().member_names)", "iter(())"),
     ),
     "a heartbeat not counted": Mutant(
         "a member is answered that it is heard, and its time runs on",

@@ -24,7 +24,7 @@ from quorate.cli.processes import Child, ChildError
 from quorate.errors import AddressError, UsageError, reason_of
 from quorate.gateway.http.answers import Done, Feature
 from quorate.gateway.http.writing import FeatureBody
-from quorate.node.settings import SettingsError
+from quorate.node.settings import SettingsError, VoterSettings
 from quorate.unseen import unseen_by_git
 
 PORTS_PER_NODE = 10
@@ -63,17 +63,8 @@ class _Me(msgspec.Struct):
     id: int
 
 
-class _Voter(msgspec.Struct):
-    id: int
-    rpc: str
-    raft: str
-    kafka: str
-    http: str
-    grpc: str = ""
-
-
 class _Voters(msgspec.Struct):
-    voters: list[_Voter]
+    voters: list[VoterSettings]
 
 
 class _Written(msgspec.Struct):

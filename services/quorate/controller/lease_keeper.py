@@ -16,7 +16,7 @@ then after two, four, and so on: where every leader is a node that has just star
 counts. A life of less than a second leaves nothing: notes are in seconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from math import ceil, inf
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from quorate.clock import Scheduler
 from quorate.consensus.ports import Index, LeaderCause, Term
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
-from quorate.controller.paced import Agenda
+from quorate.controller.paced import Agenda, SomeATurn
 from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, LeaseEnded, LeaseGranted
@@ -55,8 +55,6 @@ class _Opening(NamedTuple):
     """How long there was no leader."""
     notes: bool
     """Is what is left of all leases written down at once?"""
-    leases: Iterator[int]
-    """Those that are not taken up yet."""
 
 
 class _Watched:
@@ -109,7 +107,7 @@ class LeaseKeeper(Listener):
         self._leads = False
         self._watched: dict[int, _Watched] = {}
         self._opening: _Opening | None = None
-        """As long as not all are watched."""
+        self._taking_up = SomeATurn[int](scheduler, self._take_up)
         self._agenda = Agenda[_Watched](scheduler, settings.lease_sweep_s, self._due)
         self._to_note: dict[int, float] = {}
         """Of which what is left is written down next, unless they are heard: when they were last."""
@@ -173,26 +171,18 @@ class LeaseKeeper(Listener):
         self._forget()
         self._leads = True
         short = self._last_led_s < self._settings.lease_checkpoint_s
-        leases = iter(self._state().leases)
-        self._opening = _Opening(self._scheduler.monotonic(), self._without_s, short, leases)
-        self._take_up(self._opening)
+        self._opening = _Opening(self._scheduler.monotonic(), self._without_s, short)
+        self._taking_up.begin(self._state().leases, PER_TURN)
 
-    def _take_up(self, opening: _Opening) -> None:
-        """The next of them, but for those that ended or were heard meanwhile."""
-        if opening is not self._opening:
+    def _take_up(self, number: int) -> None:
+        """One of them, unless it ended or was heard meanwhile."""
+        lease, opening = self._state().leases.get(number), self._opening
+        if lease is None or opening is None or number in self._watched:
             return
-        leases = self._state().leases
-        numbers = tuple(islice(opening.leases, PER_TURN))
-        for lease in (leases.get(number) for number in numbers if number not in self._watched):
-            if lease is not None:
-                watched = self._begun(lease, opening)
-                self._watch(watched)
-                if opening.notes and not lease.remaining_s:
-                    self._note(watched)
-        if len(numbers) == PER_TURN:
-            self._scheduler.call_soon(lambda: self._take_up(opening))
-        else:
-            self._opening = None
+        watched = self._begun(lease, opening)
+        self._watch(watched)
+        if opening.notes and not lease.remaining_s:
+            self._note(watched)
 
     def _begun(self, lease: Lease, opening: _Opening) -> _Watched:
         settings = self._settings
@@ -203,7 +193,7 @@ class LeaseKeeper(Listener):
     def _found(self, number: int) -> _Watched | None:
         """Also one that is not taken up yet, as it would be."""
         watched, lease = self._watched.get(number), self._state().leases.get(number)
-        if watched is None and lease is not None and self._opening is not None:
+        if watched is None and lease is not None and self._opening is not None and self._taking_up.under_way:
             return self._begun(lease, self._opening)
         return watched
 
@@ -229,7 +219,7 @@ class LeaseKeeper(Listener):
         return lease.remaining_s - max(0.0, stood_s - opening.without_s)
 
     def _forget(self) -> None:
-        self._opening = None
+        self._taking_up.stop()
         self._watched.clear()
         self._agenda.clear()
         self._to_note.clear()

@@ -6,14 +6,13 @@ new leader gives everybody a whole timeout. Time in which this node itself stood
 looked at ``LATE_S`` after his time is given as long again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from quorate.clock import Scheduler
 from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Answered, Outcome, Refused
-from quorate.controller.paced import Agenda
+from quorate.controller.paced import Agenda, SomeATurn
 from quorate.controller.ports import Submit
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MemberAmended, MemberGone, MemberRegistered, MemberUnfenced
@@ -74,16 +73,6 @@ class _Heard:
         """Was one the last? Until they were looked at it may be."""
 
 
-class _Opening:
-    """Takes up the members there were when this node began to lead, as of then."""
-
-    __slots__ = ("names", "now")
-
-    def __init__(self, now: float, names: Iterator[str]) -> None:
-        self.now = now
-        self.names = names
-
-
 class MemberKeeper(Listener):
     """Implements ``model.live.MemberView``; ``submit`` has this node, if it leads, decide a command."""
 
@@ -97,8 +86,9 @@ class MemberKeeper(Listener):
         self._submit = submit
         self._leads = False
         self._heard: dict[str, _Heard] = {}
-        self._opening: _Opening | None = None
-        """As long as not all are taken up."""
+        self._opening = SomeATurn[str](scheduler, self._taken_up)
+        self._opened_at = 0.0
+        """When this node began to lead: of then are those that are taken up later."""
         self._agenda = Agenda[tuple[_Heard, int]](scheduler, settings.member_sweep_s, self._due)
         self._turns = 0
         self.beats = 0
@@ -170,26 +160,14 @@ class MemberKeeper(Listener):
         """
         self._forget()
         self._leads = True
-        self._opening = opening = _Opening(self._scheduler.monotonic(), following(self._state().member_names))
-        self._take_up(opening)
-
-    def _take_up(self, opening: _Opening) -> None:
-        """The next of them."""
-        if opening is not self._opening:
-            return
-        names = tuple(islice(opening.names, PER_TURN))
-        for name in names:
-            self._taken_up(name)
-        if len(names) == PER_TURN:
-            self._scheduler.call_soon(lambda: self._take_up(opening))
-        else:
-            self._opening = None
+        self._opened_at = self._scheduler.monotonic()
+        self._opening.begin(following(self._state().member_names), PER_TURN)
 
     def _taken_up(self, name: str) -> _Heard | None:
         """What is known of it, also if it has not been taken up yet."""
-        found, opening = self._heard.get(name), self._opening
-        member = self._state().members.get(name) if found is None and opening is not None else None
-        return found if member is None or opening is None else self._watch(member, opening.now)
+        found = self._heard.get(name)
+        member = self._state().members.get(name) if found is None and self._opening.under_way else None
+        return found if member is None else self._watch(member, self._opened_at)
 
     def lost(self) -> None:
         """Another one hears them."""
@@ -207,7 +185,7 @@ class MemberKeeper(Listener):
                     self._watch(member, self._scheduler.monotonic())
 
     def _forget(self) -> None:
-        self._opening = None
+        self._opening.stop()
         self._heard.clear()
         self._agenda.clear()
 

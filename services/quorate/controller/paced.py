@@ -6,8 +6,9 @@ looks at twice: two thousand of them made it stop a node for 5-10 ms.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from quorate.clock import Scheduler
@@ -57,6 +58,40 @@ class PacedQueue(Generic[K]):
                     self._scheduler.call_later(self._rest_s, self._next)
         finally:  # Whatever is the matter with one of them, or however many they are, the others have their turn.
             self.add(())
+
+
+class SomeATurn(Generic[T]):
+    """Goes once through many items, some in each turn of the loop, until it begins anew or is stopped."""
+
+    def __init__(self, scheduler: Scheduler, do: Callable[[T], object]) -> None:
+        self._scheduler = scheduler
+        self._do = do
+        self._items: Iterator[T] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """May there be more?"""
+        return self._items is not None
+
+    def begin(self, items: Iterable[T], most: int) -> None:
+        """So many at once, and as many in each further turn."""
+        self._items = iter(items)
+        self._some(self._items, most)
+
+    def stop(self) -> None:
+        """Forget the rest."""
+        self._items = None
+
+    def _some(self, items: Iterator[T], most: int) -> None:
+        if items is not self._items:
+            return
+        found = tuple(islice(items, most))
+        for item in found:
+            self._do(item)
+        if len(found) == most:
+            self._scheduler.call_soon(lambda: self._some(items, most))
+        else:
+            self._items = None
 
 
 class Agenda(Generic[T]):

@@ -5,8 +5,7 @@ superseded by a later election, fenced, or the replica's heartbeat shows the new
 per election. Brokers also poll, so a lost push costs time, never correctness.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final
 
 from quorate.clock import Scheduler
@@ -14,7 +13,7 @@ from quorate.controller.controller import Controller
 from quorate.controller.listeners import Listener
 from quorate.controller.live import LiveTable
 from quorate.controller.outcomes import Caller, Outcome
-from quorate.controller.paced import Agenda
+from quorate.controller.paced import Agenda, SomeATurn
 from quorate.controller.ports import BrokerLink, RoleChange
 from quorate.controller.settings import ControllerSettings
 from quorate.events import Event, MasterElected
@@ -68,8 +67,8 @@ class RoleChanges(Listener):
         self._agenda = Agenda(scheduler, settings.deadline_sweep_s, self._due)
         self._delivered: list[RoleChangeDelivery] = []
         """To be recorded in a moment, several in one decision."""
-        self._opening: Iterator[tuple[int, str]] | None = None
-        """What the leader before may have left: as long as not all of it is pushed."""
+        self._opening = SomeATurn[tuple[int, str]](scheduler, lambda due: self._push(due[1], due[0]))
+        """What the leader before may have left, but for what is superseded meanwhile."""
 
     def __len__(self) -> int:
         """Elections whose delivery is under way."""
@@ -92,24 +91,11 @@ class RoleChanges(Listener):
             and broker_set.election is not None
             and not broker_set.election.acknowledged
         ]
-        self._opening = opening = iter(sorted(due))  # The oldest first, whatever the order of the map.
-        self._take_up(opening)
-
-    def _take_up(self, opening: Iterator[tuple[int, str]]) -> None:
-        """The next of them, but for those that were superseded meanwhile."""
-        if opening is not self._opening:
-            return
-        found = tuple(islice(opening, PER_TURN))
-        for offset, name in found:
-            self._push(name, offset)
-        if len(found) == PER_TURN:
-            self._scheduler.call_soon(lambda: self._take_up(opening))
-        else:
-            self._opening = None
+        self._opening.begin(sorted(due), PER_TURN)  # The oldest first, whatever the order of the map.
 
     def lost(self) -> None:
         """Whoever leads next finds in the log what was not recorded."""
-        self._opening = None
+        self._opening.stop()
         self._pushes.clear()
         self._agenda.clear()
         self._delivered.clear()

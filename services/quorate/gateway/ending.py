@@ -13,14 +13,29 @@ DROPPED_BYTES_MAX: Final = 32 << 20
 """Twice the largest request of any listener."""
 
 
+class Unsent:
+    """What waits to be taken by a client: does it still take any?"""
+
+    def __init__(self, transport: asyncio.Transport, now: float) -> None:
+        self._transport = transport
+        self._since = now
+        self._size = transport.get_write_buffer_size()
+
+    def stands_still(self, now: float, for_s: float) -> bool:
+        """Has it taken nothing for longer than that? Looked at now and then."""
+        before, self._size = self._size, self._transport.get_write_buffer_size()
+        if self._size < before:
+            self._since = now
+        return now - self._since > for_s
+
+
 class Ending:
     """Of one connection whose last bytes are written. TLS knows no half of a connection: there it is closed at once."""
 
     def __init__(self, transport: asyncio.Transport, now: float, deadline_s: float) -> None:
         self._transport = transport
-        self._since = now
         self._deadline_s = deadline_s
-        self._unsent = transport.get_write_buffer_size()
+        self._unsent = Unsent(transport, now)
         self._dropped = 0
         if transport.is_closing():
             return
@@ -38,7 +53,4 @@ class Ending:
 
     def overdue(self, now: float) -> bool:
         """Is it still there, and takes nothing?"""
-        unsent = self._transport.get_write_buffer_size()
-        if unsent < self._unsent:
-            self._unsent, self._since = unsent, now
-        return now - self._since > self._deadline_s
+        return self._unsent.stands_still(now, self._deadline_s)

@@ -172,7 +172,7 @@ def test_a_new_leader_takes_up_a_few_members_a_turn(monkeypatch: pytest.MonkeyPa
     while later:
         later.pop(0)()
     assert sorted(members._heard) == list("abcefgh")
-    assert members._opening is None
+    assert not members._opening.under_way
     bench.engine.lose(2)
     bench.open(3)
     bench.engine.lose(2)

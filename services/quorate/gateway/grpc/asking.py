@@ -143,8 +143,8 @@ class Asking:
         applied_here: bool = True,
     ) -> tuple[R, int]:
         """The reply, of this kind, and its revision; as it was, if this id ran before, which may take as long as a read
-        of the past beyond the time of a write. ``applied_here``: not before
-        this node shows it, which a word of life has no need of: the next one waits for its answer. Raises CallError.
+        of the past beyond the time of a write. ``applied_here``: not before this node shows it, which a word of life
+        has no need of: the next one waits for its answer. Raises CallError.
         """
         self.allowed(type(command).__name__, resource)
         within_s = self.time_for(call)

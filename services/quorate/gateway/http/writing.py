@@ -53,9 +53,9 @@ INVALID = frozenset(
 
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What events and the link to the leader can hold; ``decide`` judges the rest."""
 REASON_MAX: Final = 600
 """Characters of why somebody is to lead: a plan names two places, whose names may be long."""
-"""What events and the link to the leader can hold; ``decide`` judges the rest."""
 
 
 class TopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ import structlog
 
 from quorate import tls
 from quorate.clock import Scheduler
-from quorate.gateway.ending import Ending
+from quorate.gateway.ending import Ending, Unsent
 from quorate.gateway.kafka.settings import KafkaSettings
 from quorate.metrics import Metrics
 from quorate.slices import TURN_S
@@ -70,9 +70,8 @@ class KafkaConnection(asyncio.Protocol):
         self._pumping = False
         """Serving, or about to in the next turn."""
         self._reading = True
-        self._stuck_since: float | None = None
-        self._unsent = 0
-        """Bytes that it had not taken when that was last looked at."""
+        self._unsent: Unsent | None = None
+        """None: it takes what it is sent."""
         self._frame_since: float | None = None
         self._ending: Ending | None = None
         self._since = self._used_at = server.scheduler.monotonic()
@@ -119,12 +118,12 @@ class KafkaConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read: serve nothing more until it does."""
-        self._stuck_since = self._server.scheduler.monotonic()
-        self._unsent = self._transport.get_write_buffer_size() if self._transport else 0
+        if self._transport is not None:
+            self._unsent = Unsent(self._transport, self._server.scheduler.monotonic())
 
     def resume_writing(self) -> None:
         """It reads again."""
-        self._stuck_since = None
+        self._unsent = None
         if self._header is None and not self._pumping and self._ending is None:
             self._pump()
 
@@ -217,7 +216,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _takes_one(self) -> bool:
         """May one more request be served?"""
-        return self._header is None and self._stuck_since is None and self._ending is None
+        return self._header is None and self._unsent is None and self._ending is None
 
     def _serve_one(self) -> bool:
         """Serve the first frame; False when it is not whole yet."""
@@ -252,7 +251,8 @@ class KafkaConnection(asyncio.Protocol):
         limits = self._server.settings
         if self._ending is not None:
             return self._ending.overdue(now)
-        if self._takes_nothing(now):
+        # One batch may take it long, and is never split: only who takes nothing of it is overdue.
+        if self._unsent is not None and self._unsent.stands_still(now, limits.write_timeout_s):
             return True
         if self._header is not None:
             return False
@@ -260,12 +260,3 @@ class KafkaConnection(asyncio.Protocol):
             return True
         silent = self._used_at == self._since and self._frame_since is None
         return now - self._used_at > (limits.first_byte_timeout_s if silent else limits.idle_timeout_s)
-
-    def _takes_nothing(self, now: float) -> bool:
-        """Has it taken nothing of its answers for too long? One batch may take it long, and is never split."""
-        if self._stuck_since is None or self._transport is None:
-            return False
-        before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
-        if self._unsent < before:
-            self._stuck_since = now
-        return now - self._stuck_since > self._server.settings.write_timeout_s

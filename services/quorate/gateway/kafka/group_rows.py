@@ -6,10 +6,13 @@ Theory: Kafka's own coordinator keeps both in ``__consumer_offsets``: with its m
 coordinator goes on in the same generation at the next one, and nothing is read twice.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from quorate.errors import InvariantBrokenError
 
+T = TypeVar("T")
 OFFSET = b"offset/"
 MEMBERS = b"members/"
 CLOCK = b"clock"
@@ -86,23 +89,21 @@ def encode(row: KeptOffset | KeptMembers | KeptClock) -> bytes:
 
 def decode_offset(row: bytes) -> KeptOffset:
     """Raises InvariantBrokenError for a row that is none of ours."""
-    try:
-        return _OFFSETS.decode(row)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvariantBrokenError(f"a kept offset is damaged: {error}") from error
+    return _decoded(_OFFSETS, row, "a kept offset is damaged")
 
 
 def decode_clock(row: bytes) -> KeptClock:
     """Raises InvariantBrokenError for a row that is none of ours."""
-    try:
-        return _CLOCK.decode(row)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvariantBrokenError(f"the kept clock is damaged: {error}") from error
+    return _decoded(_CLOCK, row, "the kept clock is damaged")
 
 
 def decode_members(row: bytes) -> KeptMembers:
     """Raises InvariantBrokenError for a row that is none of ours."""
+    return _decoded(_MEMBERS, row, "kept members are damaged")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], row: bytes, damaged: str) -> T:
     try:
-        return _MEMBERS.decode(row)
+        return decoder.decode(row)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvariantBrokenError(f"kept members are damaged: {error}") from error
+        raise InvariantBrokenError(f"{damaged}: {error}") from error
