@@ -20,6 +20,8 @@ FINAL_REFUSALS = ("InvalidRequestId", "UnsupportedFeatureLevel")
 """What one that is too far ahead is told; and a key before its level is raised, which needs every voter."""
 
 
+PATIENCES_S = (0.06, 0.2, 0.6)
+"""How long a client waits for an answer before it asks again; each has one of these."""
 SWAPS = 2
 """Of so many writes of a key, the last is a put; the others are compare-and-set."""
 LIES_MS = (-86_400_000, -5000, 200, 5000, 50_000, 86_400_000, 31_536_000_000)
@@ -195,6 +197,12 @@ class Client:
     def start(self) -> None:
         """Begin asking."""
         self._world.after(self._world.random.random() * 0.1, self._next)
+
+    def wait_longer(self) -> None:
+        """From the next attempt on, for as long as anybody does: longer than a read of old entries, which an answer may
+        be behind where memory keeps a few of them.
+        """
+        self._habits = msgspec.structs.replace(self._habits, patience_s=max(PATIENCES_S))
 
     def stop(self) -> None:
         """Ask no more; what is open stays indeterminate."""

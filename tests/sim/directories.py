@@ -134,9 +134,13 @@ class Directories:
             return
         # Only the headers of a journal's segments say whose it is. Damage may have taken every one of them: nothing
         # then tells this journal from the node's own, damaged, and a start rightly begins a new one, as a node that
-        # forgot. One header that can be read is enough to refuse it. Voter file and store name their owner themselves.
+        # forgot. One header that can be read is enough to refuse it. A store names its owner itself.
         if part == "journal" and not all(host.disk.names_owner for host in hosts):
             cluster.counts["exchanges left out: a journal names nobody"] += 1
+            return
+        # So it is with a voter file that is damaged: who finds it there is one that lost its own.
+        if part == "voter file" and any(decoded(host.disk.small) is None for host in hosts):
+            cluster.counts["exchanges left out: a voter file names nobody"] += 1
             return
         self._swap(part, *hosts)
         for host in hosts:

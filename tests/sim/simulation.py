@@ -22,7 +22,7 @@ from quorate.model.rows import rows
 from quorate.model.state import EMPTY, State
 from quorate.wire.avro import decode_events
 from tests.sim.brokers import Fleet, FleetLink
-from tests.sim.clients import Client, Habits, History
+from tests.sim.clients import PATIENCES_S, Client, Habits, History
 from tests.sim.cluster import Cluster, Node, Ports
 from tests.sim.consumers import Circle
 from tests.sim.disk_image import DiskImageReader
@@ -151,7 +151,7 @@ class Simulation:
         random = self.world.random
         habits = Habits(
             think_s=random.choice((0.002, 0.01, 0.05)),
-            patience_s=random.choice((0.06, 0.2, 0.6)),
+            patience_s=random.choice(PATIENCES_S),
             reads=random.choice((0.0, 0.4, 0.9)),
             loyal=random.choice((0.0, 0.8, 0.95)),
             lies=random.choice((0.0, 0.0, 0.0, 0.1, 0.5)),
@@ -192,6 +192,8 @@ class Simulation:
         self.nemesis.stop(but=rest)
         self.cluster.cuts_starts = False
         self.fleet.stop()
+        for client in self.clients:
+            client.wait_longer()
         if rest:
             answered, kept = [client.answered for client in self.clients], self.circle.commits
             self._wait("with a core alone, a client gets no answer", lambda: self._all_answered(answered))

@@ -23,7 +23,7 @@ class SnapshotSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Trim only when so many entries more than ``retain_entries`` are there: a trim costs one sync of the store."""
     retain_bytes: int = 64 * 1024 * 1024
     """When the entries take more than this, proportionally fewer are retained; they go before they take twice as much
-    (and what comes within a ``check_period_s``), unless a snapshot under way needs them."""
+    (and what comes within a ``check_period_s``), unless a snapshot on its way needs them, or who has just taken one."""
     chunk_bytes: int = 128 * 1024
     """Payload of one chunk; a single row or batch larger than this travels alone."""
     window_chunks: int = 4

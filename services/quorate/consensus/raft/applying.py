@@ -90,16 +90,16 @@ class Applying:
             self._outbox.hold(peer, ack)
         self._turns.ask()
 
-    def tidy(self, under_way: list[Index], now: float) -> None:
+    def tidy(self, kept_after: list[Index], now: float) -> None:
         """What only the passing of time makes due: drop a snapshot that never came whole, clear away what is not
-        needed, trim the journal. ``under_way``: whose state is being sent, and whose followers the journal must keep.
+        needed, trim the journal. ``kept_after``: what comes after these, followers need.
         """
         self.installer.expire(now)
         self.installer.sweep()
         if not self.installer.active:
             # The store may be ahead of the journal after a kill: what is applied but not yet known to be committed in
             # this life may be another entry here, and the journal must never begin at that.
-            self.trimmer.consider(Index(min(self.applied, self._core.commit_index)), under_way, now)
+            self.trimmer.consider(Index(min(self.applied, self._core.commit_index)), kept_after, now)
 
     def stop(self) -> None:
         """Call nobody back any more."""

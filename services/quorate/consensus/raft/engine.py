@@ -419,8 +419,7 @@ class GuardedEngine(CoreEvents):
         if chores:
             if rounds.waiting:
                 rounds.expire(now)
-            senders = self._replication.senders
-            applying.tidy([sender.index for sender in senders.values()] if senders else [], now)
+            applying.tidy(self._replication.kept_after(now), now)
 
     def _lead(self, now: float) -> None:
         if self._tick_due:

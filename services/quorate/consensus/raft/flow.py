@@ -1,4 +1,4 @@
-"""What a leader remembers of the link to one follower in its term (docs/consensus.md, BUG 2 and BUG 6).
+"""What a leader remembers of one follower in its term (docs/consensus.md, BUG 2 and BUG 6).
 
 Rules: values and counting only; ``Replication`` sends, and asks here what an answer may still mean.
 """
@@ -67,3 +67,25 @@ class PeerFlow:
         self._flight.clear()
         self.bytes_in_flight = 0
         return True
+
+
+class Nearing:
+    """A follower that took a snapshot and reads what came after it: does it come nearer to the end of the log?
+
+    Only that bounds what is kept for it: one that is slower than the log grows gets another snapshot.
+    """
+
+    def __init__(self, index: Index, now: float) -> None:
+        self.index = index
+        """It has everything up to here."""
+        self._fewest: int | None = None
+        """Entries that it lacked when it was nearest."""
+        self._since = now
+
+    def goes_on(self, match: Index, last: Index, now: float, patience_s: float) -> bool:
+        """False: it is there, or was no nearer for so long."""
+        self.index = max(self.index, match)
+        lacks = last - self.index
+        if self._fewest is None or lacks < self._fewest:
+            self._fewest, self._since = lacks, now
+        return lacks > 0 and now - self._since < patience_s

@@ -13,7 +13,7 @@ from quorate.consensus.ports import Index, NodeId, Progress
 from quorate.consensus.raft.applying import Applying
 from quorate.consensus.raft.common import Common
 from quorate.consensus.raft.core import Role
-from quorate.consensus.raft.flow import PeerFlow
+from quorate.consensus.raft.flow import Nearing, PeerFlow
 from quorate.consensus.raft.guard import commit_ceiling
 from quorate.consensus.raft.snapshots import SnapshotSender
 from quorate.consensus.transport import codec
@@ -35,6 +35,7 @@ class Replication:
         self._applying = applying
         self.flows: dict[NodeId, PeerFlow] = {}
         self.senders: dict[NodeId, SnapshotSender] = {}
+        self._nearing: dict[NodeId, Nearing] = {}
         self.reset()
         self.followers_that_lost = self._seq = 0
         self._blob: tuple[tuple[int, int, int], bytes, int] = ((0, 0, 0), b"", 0)
@@ -45,6 +46,7 @@ class Replication:
         """A leadership begins, or is over."""
         self.flows = {other: PeerFlow() for other in self._others}
         self.senders = {}
+        self._nearing = {}
 
     def stop(self) -> None:
         """No callback any more."""
@@ -283,6 +285,7 @@ class Replication:
             if sender is None:
                 return
             self.senders[peer] = sender
+            self._nearing.pop(peer, None)
         for message in sender.messages(now):
             self._outbox.send(peer, message)
 
@@ -300,6 +303,19 @@ class Replication:
                 after = max(after, self._core.next_index(peer))
             self._core.set_next_index(peer, after)
             self.flows[peer].resend = True
+            self._nearing[peer] = Nearing(sender.index, now)
+
+    def kept_after(self, now: float) -> list[Index]:
+        """After which entries a leader's journal must go on: those of snapshots under way, and of followers that took
+        one and come nearer to its end. Who took it slowly would else need another, and so on.
+        """
+        if not self.senders and not self._nearing:
+            return []
+        patience_s, last = self._settings.snapshots.timeout_s, self._journal.last_index
+        for peer in [*self._nearing]:
+            if not self._nearing[peer].goes_on(self._core.match(peer), last, now, patience_s):
+                del self._nearing[peer]
+        return [sender.index for sender in self.senders.values()] + [one.index for one in self._nearing.values()]
 
     def on_need_state(self, peer: NodeId, message: NeedState) -> None:
         """Once this leader has applied all that the asker's log no longer holds, it can tell it."""

@@ -3,7 +3,8 @@
 Rules: what travels is the state (every row, request and group offset as of one applied index) and the event batches the
 follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced,
 which a worker of its own does: nothing that a peer or client waits for is behind it.
-While a snapshot is under way the leader keeps every entry after its index. Chunks are bounded, numbered and
+While a snapshot is under way the leader keeps every entry after its index, and then for as long as the follower comes
+nearer to the journal's end. Chunks are bounded, numbered and
 acknowledged; lost ones are sent again from the first that is missing. What waits in a slow link is not lost: it is not
 sent again behind itself.
 
@@ -316,7 +317,7 @@ class Trimmer:
 
     def consider(self, applied: Index, keep_after: Iterable[Index], now: float) -> None:
         """Start a trim if it is time and worth it. ``applied``: and known to be committed, as the journal has it.
-        ``keep_after``: indexes of snapshots under way.
+        ``keep_after``: what comes after these is needed.
         """
         if now < self._check_at or self._busy:
             return
