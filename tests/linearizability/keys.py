@@ -1,8 +1,8 @@
 """Clients of etcd's API on every node, who put, read and compare-and-set keys, and watchers of all that they do.
 
 Rules: a register is a key (``k…``), or a pair of keys (``p…``) that transactions alone write, both at once, and read,
-both at once: whoever sees two values saw half a transaction. A comparison expects what its client saw last, so some
-succeed. A watcher has one stream at one node; when that breaks, and now and then when it does not, it goes on at
+both at once: whoever sees two values saw half a transaction. Most comparisons expect what their client saw last, so
+some succeed. A watcher has one stream at one node; when that breaks, and now and then when it does not, it goes on at
 another one behind the last revision it was told.
 """
 
@@ -40,6 +40,10 @@ FIRST, END = b"k", b"q"
 """All registers, and nothing else, lie between."""
 LAST = b"p-last"
 """Put when all is done: whoever watches has then been told everything."""
+OUTDATED: Final = 0.15
+"""Chance that a comparison expects what its register held before that: how often somebody else is faster depends on the
+machine.
+"""
 WANDERS: Final = 0.02
 """Chance that a watcher leaves a good stream after an answer."""
 PATIENCE_S = 60.0
@@ -237,6 +241,8 @@ class KeyClients(Clients):
         self._families = (Registers(rng, "k"), Registers(rng, "p"))
         self._seen: dict[str, str | None] = {}
         """What somebody was told last of a register."""
+        self._before: dict[str, str | None] = {}
+        """... and what that was before."""
         self._keys: list[Keys] = []
         self.watchers = [Watcher(list(places.values()), rng) for _ in places]
         self._watching: list[asyncio.Task[None]] = []
@@ -322,7 +328,8 @@ class KeyClients(Clients):
         *,
         compares: bool = False,
     ) -> None:
-        history, expected = self._history, self._seen.get(register) if compares else None
+        history, known = self._history, self._before if self._rng.random() < OUTDATED else self._seen
+        expected = known.get(register) if compares else None
         call = history.begin(register, value, node, keys.name, level, compares=compares, expected=expected)
         try:
             async with asyncio.timeout(patience_s):
@@ -335,4 +342,7 @@ class KeyClients(Clients):
         else:
             history.end(call, told)
             if told is not None and level == "linearizable":
-                self._seen[register] = told.value if value is None or told.differs else value
+                found = told.value if value is None or told.differs else value
+                if found != self._seen.get(register):
+                    self._before[register] = self._seen.get(register)
+                    self._seen[register] = found
