@@ -9,13 +9,13 @@ from typing import Any
 from tests.findings.lines import line
 from tests.findings.tree import Seen, cluster, until
 
-FILES, IDLE, WRITES = 256, 400, 40
+FILES, IDLE, WRITES = 288, 400, 40
 """So many writes ask for another file."""
 LONG = {"changes": {f"k{key}": "x" * 2_000 for key in range(100)}}
 
 
 def look(tree: Path) -> Seen:
-    """A node that may open 256 files, 400 connections that stay, and writes that fill some files."""
+    """A node that may open 288 files, 400 connections that stay, and writes that fill some files."""
     with cluster(tree, 1) as alone, ExitStack() as stack:
         (node,) = alone.nodes
         node.start(files_max=FILES)
