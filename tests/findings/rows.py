@@ -2,8 +2,8 @@
 
 For each row of the record (or those that hold ``WORD``): how many of its tests fail there. The tests are this
 checkout's, ``quorate``, ``quorate_projections`` and ``quorate_spark`` those of ``TREE``. A test that needs a name which
-the tree has not fails too; a file that cannot be read there is told as such. Left out: tests that are slow, and a
-browser's.
+the tree has not fails too; a file that cannot be read there is told as such. Left out: tests that are slow, or measure,
+and a browser's.
 """
 
 import os
@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMED = re.compile(r"((?:[\w-]+/)+test_\w+\.py)?(?:::(test_\w+))?")
 OUTCOME = re.compile(r"^(PASSED|FAILED|ERROR) (?:\S+?\.py)(?:::(test_\w+))?", re.MULTILINE)
 EACH_S, FILE_S = 30, 600
+SOON = "not slow and not oracle and not bench"
 AT_ONCE = 2
 
 
@@ -39,7 +40,16 @@ def rows(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 def outcomes(file: str, tree: Path) -> dict[str, bool]:
     """By name: did the test pass there? Empty: none could be run."""
     sources = os.pathsep.join(str(tree / room) for room in ("services", "projections", "spark"))
-    words = ["-q", "-rA", "--tb=no", "-p", "no:cacheprovider", f"--timeout={EACH_S}", "-m", "not slow and not oracle"]
+    words = [
+        "-q",
+        "-rA",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={EACH_S}",
+        "-m",
+        "not slow and not oracle and not bench",
+    ]
     try:
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *words, file],
