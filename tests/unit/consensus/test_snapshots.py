@@ -390,14 +390,20 @@ SLOWLY = msgspec.structs.replace(SETTINGS, append_entries=1, window_bytes=1)
 """One entry after the other, each when the one before it is acknowledged."""
 
 
-def test_the_entries_after_a_snapshot_are_kept_until_the_follower_has_them() -> None:
-    """Who reads them slower than what is kept for everybody takes needs no second snapshot, nor a third."""
+def behind_a_snapshot() -> tuple[Cluster, Node, Node]:
+    """A cluster, its leader, and a follower that just took a snapshot, and reads what was written meanwhile slowly."""
     cluster, leader, lagging = behind(entries=300, settings=SLOWLY)
     cluster.wires.heal()
     creep(cluster, at_step(cluster, lagging, "begin"))
     write(cluster, leader, 200, b"while it travels")
     cluster.run_until(lambda: lagging.machine.installs > 0)
     cluster.wires.delay = 0.005
+    return cluster, leader, lagging
+
+
+def test_the_entries_after_a_snapshot_are_kept_until_the_follower_has_them() -> None:
+    """Who reads them slower than what is kept for everybody takes needs no second snapshot, nor a third."""
+    cluster, leader, lagging = behind_a_snapshot()
     lacks = leader.journal.last_index - lagging.journal.last_index
     assert lacks > 2 * (SNAPSHOTS.retain_entries + SNAPSHOTS.trim_slack_entries)
     cluster.run(2.5 * SNAPSHOTS.check_period_s)
@@ -413,12 +419,7 @@ def test_what_is_kept_for_a_follower_goes_when_it_comes_no_nearer() -> None:
     """It is bounded: a follower that is silent, or slower than the log grows, is owed a snapshot, not a journal without
     end.
     """
-    cluster, leader, lagging = behind(entries=300, settings=SLOWLY)
-    cluster.wires.heal()
-    creep(cluster, at_step(cluster, lagging, "begin"))
-    write(cluster, leader, 200, b"while it travels")
-    cluster.run_until(lambda: lagging.machine.installs > 0)
-    cluster.wires.delay = 0.005
+    cluster, leader, lagging = behind_a_snapshot()
     cluster.wires.isolate(lagging.id)
     cluster.run(SNAPSHOTS.timeout_s / 2)
     assert leader.journal.base_index <= lagging.journal.last_index

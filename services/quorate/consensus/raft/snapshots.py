@@ -4,9 +4,8 @@ Rules: what travels is the state (every row, request and group offset as of one 
 follower lacks, byte for byte; nothing is recomputed. The journal is trimmed only below what the *store* has synced,
 which a worker of its own does: nothing that a peer or client waits for is behind it.
 While a snapshot is under way the leader keeps every entry after its index, and then for as long as the follower comes
-nearer to the journal's end. Chunks are bounded, numbered and
-acknowledged; lost ones are sent again from the first that is missing. What waits in a slow link is not lost: it is not
-sent again behind itself.
+nearer to the journal's end. Chunks are bounded, numbered and acknowledged; lost ones are sent again from the first that
+is missing. What waits in a slow link is not lost: it is not sent again behind itself.
 
 Theory: batches travel first and go straight into the follower's store, where nobody sees them; rows travel last and are
 staged there until all have come (consensus/raft/staging.py). Both are read as they are sent, by the reader's thread:
