@@ -104,7 +104,7 @@ class Controller:
         self._router = Router(node_id, ports, settings, self._decider, self._terms, self._endings, self.view)
         self._members_by: tuple[object, Counter[str]] = None, Counter()
         self._measured()
-        listeners.add(self._decider, self._terms, self.leases, self.members, self.segments, sessions)
+        listeners.add(self._decider, self._terms, self._router, self.leases, self.members, self.segments, sessions)
 
     def _measured(self) -> None:
         """Gauges, read when scraped."""

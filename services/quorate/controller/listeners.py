@@ -6,6 +6,7 @@ nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import ClassVar
 
 from quorate.consensus.ports import Index, LeaderCause, Term
@@ -97,35 +98,42 @@ class WhenApplied(Listener):
 _NAMES = tuple(name for name, value in vars(Listener).items() if callable(value) and not name.startswith("_"))
 
 
+_Committing = tuple[Callable[[Sequence[tuple[int, Event]]], None], frozenset[type[Event]] | None]
+
+
+@cache
+def _overridden(kind: type[Listener]) -> tuple[str, ...]:
+    """What such a listener wants to hear."""
+    return tuple(name for name in _NAMES if getattr(kind, name) is not getattr(Listener, name))
+
+
 class Listeners(Listener):
     """Several as one, in order."""
 
     def __init__(self) -> None:
         self._all: tuple[Listener, ...] = ()
-        self._find()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._who: dict[str, tuple[Callable[..., None], ...]] = dict.fromkeys(_NAMES, ())
+        """Of each name what overrides it, in order."""
+        self._committing: tuple[_Committing, ...] = ()
 
     def add(self, *listeners: Listener) -> None:
         """Tell these too, after the others."""
         self._all += listeners
-        self._find()
+        for listener in listeners:
+            for name in _overridden(type(listener)):  # type: ignore[arg-type]  # mypy asks the class its hash.
+                self._who[name] += (getattr(listener, name),)
+                if name == "committed":
+                    self._committing += ((listener.committed, listener.concerns),)
 
     def remove(self, listener: Listener) -> None:
         """Tell it nothing more."""
-        self._all = tuple(other for other in self._all if other is not listener)
-        self._find()
-
-    def _find(self) -> None:
-        """Who overrides what, in order."""
-        self._who: dict[str, tuple[Callable[..., None], ...]] = {
-            name: tuple(
-                getattr(listener, name)
-                for listener in self._all
-                if getattr(type(listener), name) is not getattr(Listener, name)
-            )
-            for name in _NAMES
-        }
-        overriding = [one for one in self._all if type(one).committed is not Listener.committed]
-        self._committing = tuple((one.committed, one.concerns) for one in overriding)
+        others = [other for other in self._all if other is not listener]
+        self._all = ()
+        self._forget()
+        self.add(*others)
 
     def leadership(self, term: Term, cause: LeaderCause | None) -> None:
         """Tell each who leads."""

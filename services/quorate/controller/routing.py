@@ -12,6 +12,7 @@ from quorate.consensus.ports import Index
 from quorate.controller.deciding import Decider
 from quorate.controller.endings import Endings
 from quorate.controller.forwarding import Forwarder
+from quorate.controller.listeners import Listener
 from quorate.controller.outcomes import Busy, NotLeader, Refused, Unavailable
 from quorate.controller.pending import AnyPending, Stage
 from quorate.controller.ports import ControllerPorts
@@ -20,8 +21,10 @@ from quorate.controller.terms import Terms
 from quorate.errors import UsageError
 from quorate.metadata.refusals import refuse
 
-RETRY_S = 0.005
-"""How often parked requests are tried."""
+RETRY_MIN_S = 0.005
+RETRY_MAX_S = 0.04
+"""When parked requests are looked at again: ever later while nobody leads, for each is looked at. They are tried at
+once when this node may decide, or learns from the log who leads."""
 UNPARKED_PER_TURN = 64
 """How many of them one turn of the loop routes."""
 FORWARDED_PER_COMMAND = 2
@@ -30,7 +33,7 @@ OUTCOME_PER_COMMAND = 7
 """And how it ended: by default a frame of the link has room for eight."""
 
 
-class Router:
+class Router(Listener):
     """Sends each request to the node that decides it. ``view``: the answer of a read."""
 
     def __init__(
@@ -59,6 +62,7 @@ class Router:
         )
         self._parked: deque[AnyPending] = deque()
         self._retry_armed = False
+        self._retry_s = RETRY_MIN_S
         self._stopped = False
 
     def stop(self) -> None:
@@ -130,12 +134,13 @@ class Router:
     def _arm_retry(self) -> None:
         if self._parked and not self._retry_armed:
             self._retry_armed = True
-            self._scheduler.call_later(RETRY_S, self._retry)
+            self._scheduler.call_later(self._retry_s, self._retry)
 
     def _retry(self) -> None:
         """Try the parked again; soon, for a leader is usually found within a few round trips."""
         self._retry_armed = False
         if self._leaderless():
+            self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
             self._parked = deque(pending for pending in self._parked if pending.stage is Stage.PARKED)
             self._arm_retry()
         else:
@@ -148,9 +153,14 @@ class Router:
             return False
         return engine.is_leader or (engine.leader_id is None and all(pending.forward for pending in self._parked))
 
+    def leader_recorded(self) -> None:
+        """Whoever leads now takes what waits."""
+        if self._parked:
+            self._scheduler.call_soon(self.unpark)
+
     def unpark(self) -> None:
         """A bounded number now, in order; the others in later turns."""
-        before = len(self._parked)
+        before, self._retry_s = len(self._parked), RETRY_MIN_S
         try:
             for _ in range(min(before, UNPARKED_PER_TURN)):
                 pending = self._parked.popleft()

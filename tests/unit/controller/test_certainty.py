@@ -22,7 +22,7 @@ from quorate.controller import (
     messages,
 )
 from quorate.controller.messages import CommandOutcome, ForwardedCommand
-from quorate.controller.routing import UNPARKED_PER_TURN
+from quorate.controller.routing import RETRY_MAX_S, RETRY_MIN_S, UNPARKED_PER_TURN
 from quorate.controller.settings import WRONG_STOPS_WITHIN_S
 from quorate.errors import UsageError
 from quorate.metadata.commands import Accepted, DeleteTopic, PutTopic, RecordNodeStart
@@ -431,6 +431,22 @@ def test_what_ended_leaves_the_parked_though_nobody_leads() -> None:
     bench.after(0.5)
     assert bench.controller.parked == 0
     assert bench.submit(topic("b")) == []
+
+
+def test_what_waits_for_a_leader_is_tried_as_soon_as_the_log_names_one() -> None:
+    """Without one it is looked at ever less often, for each look costs as much as waits."""
+    bench = Bench()
+    bench.submit(topic("t"))
+    bench.after(1.0)
+    assert bench.controller._router._retry_s == RETRY_MAX_S
+    bench.engine.leader_id = 2  # type: ignore[assignment]
+    bench.after(0.001)
+    assert bench.controller.parked == 1
+    bench.listeners.leader_recorded()
+    bench.after(0.001)
+    assert bench.controller.parked == 0
+    assert isinstance(messages.decode(bench.wire.sent[-1][1]), ForwardedCommand)
+    assert bench.controller._router._retry_s == RETRY_MIN_S
 
 
 def test_what_may_not_be_forwarded_hears_when_this_node_no_longer_leads() -> None:
