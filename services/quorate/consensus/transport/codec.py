@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from quorate.consensus.ports import TERM_MAX, Index, NodeId, Term
 from quorate.errors import PeerError, UsageError
@@ -280,9 +281,8 @@ _LIMITS = {number: _limits(cls) for number, (cls, _) in _FIXED.items()}
 
 
 def _packer(cls: type[Message], number: int, layout: struct.Struct) -> Callable[[Any], bytes]:
-    names = cls.__struct_fields__
     pack = layout.pack
-    return lambda message: pack(number, *[getattr(message, name) for name in names])
+    return lambda message: pack(number, *astuple(message))
 
 
 _PACKERS = {cls: _packer(cls, number, layout) for number, (cls, layout) in _FIXED.items()}
