@@ -18,7 +18,7 @@ import h11
 
 from quorate import tls
 from quorate.clock import Scheduler
-from quorate.gateway.ending import Ending
+from quorate.gateway.ending import Ending, Unsent
 from quorate.gateway.http.messages import UNMADE, HttpError, Request, Response, failure
 from quorate.gateway.http.settings import HttpSettings
 from quorate.gateway.listener import Listener
@@ -63,7 +63,8 @@ class HttpConnection(asyncio.Protocol):
         self._busy = False
         self._due = False
         """A turn is on its way that looks at what was read."""
-        self._stuck_since: float | None = None
+        self._unsent: Unsent | None = None
+        """None: it takes what it is sent."""
         self._since = server.scheduler.monotonic()
         self._partial = False
         self._asked = False
@@ -121,13 +122,13 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read: nothing more is read from it, or served, until it does."""
-        self._stuck_since = self._server.scheduler.monotonic()
         if self._transport:
+            self._unsent = Unsent(self._transport, self._server.scheduler.monotonic())
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It reads again."""
-        self._stuck_since = None
+        self._unsent = None
         self._since = self._server.scheduler.monotonic()
         if not self._busy:
             self._look_soon()
@@ -164,7 +165,7 @@ class HttpConnection(asyncio.Protocol):
     def _looks(self) -> bool:
         """Is it time for what was read?"""
         gone = self._transport is None or self._transport.is_closing()
-        return not (gone or self._busy or self._stuck_since is not None)
+        return not (gone or self._busy or self._unsent is not None)
 
     def _step(self) -> bool:
         """One event; may another one follow in this turn?"""
@@ -278,8 +279,8 @@ class HttpConnection(asyncio.Protocol):
         limits = self._server.settings
         if self._ending is not None:
             return self._ending.overdue(now)
-        if self._stuck_since is not None:
-            return now - self._stuck_since > limits.write_timeout_s
+        if self._unsent is not None:  # An answer may take it long: only who takes nothing of it is overdue.
+            return self._unsent.stands_still(now, limits.write_timeout_s)
         if self._busy:
             return False
         if self._partial:

@@ -403,6 +403,22 @@ def test_idle_dribbling_and_deaf_clients_are_disconnected() -> None:
             served.do(asyncio.sleep(0.01))
 
 
+def test_a_client_that_takes_a_long_answer_slowly_is_not_hung_up_on() -> None:
+    """The deadline begins again with what it takes, and it gets all of it."""
+    with serving(sweep_period_s=0.02, write_timeout_s=0.5) as served, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        slow.settimeout(10)
+        slow.connect(("127.0.0.1", served.port))
+        slow.sendall(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        taken = b""
+        while len(taken) < 8_000_000:
+            part = slow.recv(100_000)
+            assert part, f"hung up on after {len(taken)} bytes"
+            taken += part
+            if len(taken) < 4_000_000:
+                served.do(asyncio.sleep(0.02))
+
+
 def test_a_waiting_client_is_not_idle() -> None:
     """An answer that takes longer than the idle time-out still arrives."""
     with serving(sweep_period_s=0.02, idle_timeout_s=0.1, request_timeout_s=0.1) as served, connected(served) as bare:
