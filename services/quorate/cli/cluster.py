@@ -115,7 +115,11 @@ def _write(folder: Path, chosen: tuple[NodePlace, ...]) -> None:
     unseen_by_git(folder)
     cluster_id = secrets.token_hex(8)
     key = folder / "cluster.key"
-    with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+    try:
+        opened = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise UsageError(f"{key} is there, of another cluster: move it away, or say another --data-dir") from error
+    with open(opened, "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(secrets.token_hex(32) + "\n")
     for place in chosen:
         place.folder.mkdir(exist_ok=True, mode=0o700)

@@ -45,6 +45,16 @@ def test_a_founded_cluster_can_be_resumed_but_not_founded_again(tmp_path: Path) 
     assert {path: path.read_text() for path in tmp_path.rglob("*.toml")} == before
 
 
+def test_a_key_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    """It may be the only one of a cluster whose folders are elsewhere: nothing is changed."""
+    key = tmp_path / "cluster.key"
+    key.write_text("theirs")
+    with pytest.raises(UsageError, match=r"cluster\.key is there"):
+        found(tmp_path, 3, 9000)
+    assert key.read_text() == "theirs"
+    assert not list(tmp_path.glob("n*"))
+
+
 def test_a_cluster_other_than_the_one_meant_is_not_resumed(tmp_path: Path) -> None:
     """Contradicting arguments, or an empty folder, are errors."""
     found(tmp_path / "c", 1, 9000)
