@@ -34,7 +34,6 @@ class WatchService:
         finally:
             stream.close()
             taking.cancel()
-            taking.add_done_callback(_is_over)
 
     async def _take(self, requests: AsyncIterator[rpc_pb2.WatchRequest], stream: WatchStream) -> None:
         """Do what the client asks. As etcd: one that asks nothing more is told on, until it goes."""
@@ -61,9 +60,3 @@ class WatchService:
             stream.refuse(error.text)
         else:
             stream.watch(request)
-
-
-def _is_over(taking: asyncio.Task[None]) -> None:
-    """Its client is gone, or has been told: what it ended with is asked for, so that nobody warns that it was not."""
-    if not taking.cancelled():
-        taking.exception()

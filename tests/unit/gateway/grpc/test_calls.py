@@ -1,7 +1,6 @@
 """Calls of gRPC: heads, messages, deadlines, and what a listener holds for strangers."""
 
 import asyncio
-import gc
 import zlib
 from collections.abc import AsyncIterator
 
@@ -17,7 +16,6 @@ from quorate.gateway.grpc.pb import kv_pb2
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.stream import DRAINED
-from quorate.gateway.grpc.watch import WatchService
 from quorate.wire import http2
 from quorate.wire.http2 import Http2Code
 from tests.unit.gateway.grpc.peer import GET, PLENTY, WATCH, Peer, Rooms, data, fields_of, head, message
@@ -643,25 +641,6 @@ def test_many_small_requests_leave_turns_to_others() -> None:
     said = head(1, WATCH) + data(1, b"".join(asked(number) for number in range(1, 2_000)), end=False)
     rooms.settle(lambda: peer.connection.data_received(said), turns=20)
     assert 0 < len(rooms.asked) < 1_000
-
-
-def test_a_watch_whose_client_goes_with_a_request_that_is_none_leaves_nothing_behind() -> None:
-    """What its request was is nobody's any more: no warning of an error that was never looked at."""
-    rooms = Rooms()
-    rooms.watch = WatchService(rooms.house.asking, rooms.house.hub).watch
-    peer, warnings = Peer(rooms), list[object]()
-    peer.say(head(1, WATCH))
-
-    async def goes() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: warnings.append(context))
-        peer.connection.data_received(data(1, message(b"\xff\xff"), end=False) + http2.reset(1, Http2Code.CANCEL))
-        for _ in range(12):
-            await asyncio.sleep(0)
-        gc.collect()
-        asyncio.get_running_loop().set_exception_handler(None)
-
-    rooms.house.run(goes())
-    assert (len(rooms.calls), warnings) == (0, [])
 
 
 def test_padding_alone_does_not_shut_a_window() -> None:
