@@ -450,7 +450,7 @@ class Cluster:
         """
         if not host.disk.hurt:
             raise ViolationError("no journal is called lost that is not", f"n{host.node_id}")
-        host.disk.hurt = host.disk.cut = False
+        host.disk.hurt = host.disk.cut = host.was_hurt = False
         self.counts["journals found damaged or gone"] += 1
         self.journal_lost(host)
 

@@ -18,6 +18,7 @@ starts next reads it, a later sync does not write it, and a power loss takes it.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import Literal
 
@@ -530,17 +531,17 @@ class SimWorker:
         except StorageError as error:
             self._on_error(error)
             return
-        self._world.after(self._machine.job_s() * self._factor, lambda: self._finish(name, done))
+        self._world.after(self._machine.job_s() * self._factor, partial(self._finish, name, done))
 
     def _finish(self, name: int, done: Call) -> None:
         if not self._loop.alive:
             return
         wait_s = self._machine.stalled_until - self._world.now
         if wait_s > 0:  # It may be healed before.
-            self._world.after(min(wait_s, 0.02) + 0.0005, lambda: self._finish(name, done))
+            self._world.after(min(wait_s, 0.02) + 0.0005, partial(self._finish, name, done))
             return
         self._disk.end_job(name)
-        self._loop.io(lambda: self._report(done))
+        self._loop.io(partial(self._report, done))
 
     def _report(self, done: Call) -> None:
         self._unreported -= 1

@@ -392,14 +392,8 @@ class Invariants:
         raise ViolationError(name, detail)
 
     def _look_at_journal(self, process: Process, seen: _Seen) -> None:
-        """One entry per (index, term), and one predecessor. The checker reads what no process could now."""
-        with process.host.disk.readable():
-            self._read_journal(process, seen)
-
-    def _read_journal(self, process: Process, seen: _Seen) -> None:
+        """One entry per (index, term), and one predecessor."""
         journal, engine = process.node.journal, process.node.engine
-        # Before this turn and at its end: it may have found room in it.
-        short = seen.short and process.node.short and engine.is_leader
         if journal.generation != seen.generation:
             installed = journal.base_index > seen.base and journal.base_index > seen.last
             if seen.generation >= 0:
@@ -410,6 +404,14 @@ class Invariants:
             self._moment(process, "trims")
         seen.base = journal.base_index
         seen.last = max(seen.last, journal.base_index)
+        if seen.last != journal.last_index:
+            with process.host.disk.readable():  # The checker reads what no process could now.
+                self._read_journal(process, seen)
+
+    def _read_journal(self, process: Process, seen: _Seen) -> None:
+        journal, engine = process.node.journal, process.node.engine
+        # Before this turn and at its end: it may have found room in it.
+        short = seen.short and process.node.short and engine.is_leader
         for number in range(seen.last + 1, journal.last_index + 1):
             index = Index(number)
             term, previous = journal.term_at(index), journal.term_at(Index(number - 1))
@@ -653,5 +655,7 @@ def _says_something(process: Process, next_index: int) -> bool:
     and so also that candidate for whom the directory before it voted.
     """
     journal = process.node.journal
+    if journal.base_index > 1:
+        return True
     with process.host.disk.readable():
-        return journal.base_index > 1 or any(journal.entry(Index(at)) for at in range(2, next_index))
+        return any(journal.entry(Index(at)) for at in range(2, next_index))

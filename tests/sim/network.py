@@ -286,18 +286,18 @@ class Fabric:
             arrival = max(arrival, self._latest.get((a, b), 0.0) + 1e-7)
             self._latest[a, b] = arrival
         receiver = end.other
-        self._world.after(arrival - self._world.now, lambda: self._deliver(receiver, frame))
+        self._world.after(arrival - self._world.now, partial(self._deliver, receiver, frame))
         if not is_app_frame(frame) and random.random() < weather.duplicate:
             self.counts["frames duplicated"] += 1
             late_s = arrival - self._world.now + random.random() * 0.03
-            self._world.after(late_s, lambda: self._deliver(receiver, frame))
+            self._world.after(late_s, partial(self._deliver, receiver, frame))
 
     def _deliver(self, end: End, frame: bytes) -> None:
         if end.ended or not end.endpoint.alive or (end.to, end.node) in self.cut:
             self.counts["frames lost"] += 1
             return
         self._world.note(f"{end.to}>{end.node} {len(frame)}")
-        end.endpoint.io(lambda: end.hear(frame))
+        end.endpoint.io(partial(end.hear, frame))
 
 
 class SimNetwork:

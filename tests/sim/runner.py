@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 import msgspec
+import structlog
 
 from tests.sim.minima import PATH, Expected, Learned, seen
 from tests.sim.mutants import MUTANTS
@@ -35,8 +36,8 @@ RETOLD_EVERY = 10
 """Every so many seeds, one's log is told again by processes with other hash seeds (``replay``)."""
 
 
-SEEDS_PER_LIFE = 200
-"""Of a process that runs them."""
+SEEDS_PER_LIFE = 50
+"""Of a process that runs them: each leaves some ten megabytes behind."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -73,7 +74,8 @@ class Options(msgspec.Struct, frozen=True):
 def prepare(mutant: str) -> None:
     """In a child: quiet libraries, and the mutation if there is one."""
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(200_000, 20, 20)  # A seed makes few cycles, and its process does not live long.
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    gc.disable()  # It costs a tenth of a seed's time; what is garbage goes with the process.
     if mutant:
         MUTANTS[mutant].apply()
 

@@ -8,14 +8,15 @@ dead, cut off, deaf, mute or asleep (TigerBeetle's VOPR: a *core*): within a bou
 answered again. Then all faults end, and within the same time every node must be up and all must be equal.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from quorate.consensus.ports import NodeId
 from quorate.consensus.settings import EngineSettings
 from quorate.events import Event, MasterElected
+from quorate.history.checkpoints import Checkpoints
 from quorate.metadata.balance_settings import BalanceSettings
 from quorate.model.evolve import evolve
 from quorate.model.rows import rows
@@ -227,8 +228,7 @@ class Simulation:
         self._set_down()
         self.invariants.check_kept(self.history.acknowledged)
         self.history.check_registers()
-        for process in self.cluster.processes():
-            self._check_checkpoints(process.node)
+        self._check_checkpoints([process.node for process in self.cluster.processes()])
         if len(self.cluster.voters) > 1 and self.world.random.random() < ALL_LOST and not self._carries_passengers:
             self._lose_majority()
         return self._report()
@@ -352,25 +352,29 @@ class Simulation:
         core = sure[: self.cluster.quorum]
         return [node for node in nodes if node not in core]
 
-    def _check_checkpoints(self, node: Node) -> None:
-        """Each that a node kept, through crashes and snapshots, is the fold of the events before it."""
-        assert isinstance(node, CoreNode)
-        checkpoints, state = node.core.checkpoints, EMPTY
-        due = deque(checkpoints.offsets)
-        for *_, batch in node.batches(0):
+    def _check_checkpoints(self, nodes: Sequence[Node]) -> None:
+        """Each that a node kept, through crashes and snapshots, is the fold of the events before it: of one node's,
+        for all serve the same.
+        """
+        kept: dict[int, list[Checkpoints]] = {}
+        for node in nodes:
+            assert isinstance(node, CoreNode)
+            for offset in node.core.checkpoints.offsets:
+                kept.setdefault(offset, []).append(node.core.checkpoints)
+        longest, state = max(nodes, key=lambda node: node.offset), EMPTY
+        for *_, batch in longest.batches(0):
             for stamp, event in decode_events(batch):
-                if due and due[0] == stamp.offset:
-                    self._compare(checkpoints.rows(due.popleft()), state, stamp.offset)
+                self._compare(kept.pop(stamp.offset, ()), state, stamp.offset)
                 state = evolve(state, event, stamp)
-        if due and due[0] == node.offset:
-            self._compare(checkpoints.rows(due.popleft()), state, node.offset)
-        if due:
-            raise ViolationError(CHECKPOINTS, f"one at {due[0]}, beyond the end {node.offset}")
+        self._compare(kept.pop(longest.offset, ()), state, longest.offset)
+        if kept:
+            raise ViolationError(CHECKPOINTS, f"one at {min(kept)}, beyond the end {longest.offset}")
 
-    def _compare(self, kept: Iterable[tuple[bytes, bytes]], state: State, offset: int) -> None:
-        self.cluster.counts["checkpoints"] += 1
-        if dict(kept) != dict(rows(state)):
-            raise ViolationError(CHECKPOINTS, f"the one at {offset} is not the state of then")
+    def _compare(self, kept: Iterable[Checkpoints], state: State, offset: int) -> None:
+        for checkpoints in kept:
+            self.cluster.counts["checkpoints"] += 1
+            if dict(checkpoints.rows(offset)) != dict(rows(state)):
+                raise ViolationError(CHECKPOINTS, f"the one at {offset} is not the state of then")
 
     def _starter(self, node: NodeId) -> Callable[[], None]:
         return lambda: self.cluster.start(node)

@@ -234,9 +234,6 @@ class Loop:
             call = waiting.then if isinstance(waiting, _LoopTimer) else waiting
             if call is not None:
                 call()
-        self._end_turn()
-
-    def _end_turn(self) -> None:
         if self._ending:
             self._run_ending()
         if self.alive:
