@@ -80,6 +80,8 @@ PROCESSES = ["tests/integration", "tests/contract", "tests/etcd"]
 STOCK = [f"tests/{room}" for room in ("kafka_tools", "clients", "mirror", "projections", "mqtt")]
 TWO = ("-n", "2", "--dist", "loadfile")
 """For files of tests that wait more than they work: two of them at a time."""
+FOUR = ("-n", "4", "--dist", "worksteal")
+"""For thousands of short tests, of which some wait: four at a time, on two cores."""
 BY_THE_CLOCK = [
     "tests/integration/test_demo.py",
     "tests/integration/test_review_node.py",
@@ -135,7 +137,7 @@ def check() -> list[Step]:
         Step("spelling", tool("codespell", "."), 60),
         Step("pyproject", tool("validate-pyproject", "pyproject.toml"), 60),
         Step("types", tool("mypy"), 240),
-        pytest("unit and property tests", 240, UNIT, "-n", "2", *(f"--ignore={path}" for path in WHOLE_LIVES)),
+        pytest("unit and property tests", 240, UNIT, *FOUR, *(f"--ignore={path}" for path in WHOLE_LIVES)),
     ]
 
 

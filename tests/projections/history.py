@@ -22,7 +22,7 @@ from quorate.model.state import EMPTY, State, Subscription, Will
 from tests.batches import Record
 from tests.segments import plausible
 
-ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")
+ADDRESSES = NodeAddresses(rpc="127.0.0.1:1", raft="127.0.0.1:2", kafka="127.0.0.1:3", http="127.0.0.1:4")
 START_MS = 1_700_000_000_000
 PRINCIPALS = ("anonymous", "admin", "node/1", "")
 SETS = ("a", "b", "c/ü", "d")

@@ -17,7 +17,7 @@ from quorate.model.rows import _TYPES as KINDS
 from quorate.node.settings import NodeSettings
 from tests.findings.__main__ import NAMES
 from tests.sim.mutants import MUTANTS
-from tests.unit.test_house import ROOT, imported_by, name_of, ours, tree
+from tests.unit.test_house import ROOT, imported_by, name_of, nodes, ours, tree
 
 DOCUMENTS = [
     *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
@@ -89,7 +89,7 @@ def members() -> dict[str, set[str]]:
     """Every class of ours, and whatever is defined, assigned or declared in one of that name."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in sources():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 found[node.name] |= set(names_in(node))
                 found[node.name] |= {f"<{base.id}" for base in node.bases if isinstance(base, ast.Name)}
@@ -119,7 +119,7 @@ def functions() -> set[str]:
     return {
         node.name
         for path in sources()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
@@ -216,9 +216,9 @@ def astray(text: str, rooms: Sequence[str]) -> list[str]:
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
     modules: dict[str, set[str]] = defaultdict(set)
     for path in walked(rooms):
-        nodes = list(ast.walk(tree(path)))
-        modules[path.stem] |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
-        for node in nodes:
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                modules[path.stem].add(node.name)
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(node)
     every = set[str]().union(*modules.values())

@@ -48,8 +48,14 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that a file is made of, outer things first."""
+    return tuple(ast.walk(tree(path)))
+
+
 def functions(path: Path) -> Iterator[Function]:
-    yield from (node for node in ast.walk(tree(path)) if isinstance(node, Function))
+    yield from (node for node in nodes(path) if isinstance(node, Function))
 
 
 def ours() -> list[Path]:
@@ -95,10 +101,7 @@ def test_production_asserts_nothing_that_optimising_would_strip() -> None:
     """Invariants use ``errors.check``, because ``python -O`` removes ``assert``."""
     products = [path for path in SOURCES if ".ci" not in path.parts]
     asserts = [
-        f"{name_of(path)}:{node.lineno}"
-        for path in products
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Assert)
+        f"{name_of(path)}:{node.lineno}" for path in products for node in nodes(path) if isinstance(node, ast.Assert)
     ]
     assert not asserts
 
@@ -143,7 +146,7 @@ def test_every_file_is_text_that_ends_and_hides_nothing() -> None:
 
 def imported_by(path: Path) -> Iterator[str]:
     """Modules a file imports, by their full names (``from a import b`` may mean a.b)."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -153,7 +156,7 @@ def imported_by(path: Path) -> Iterator[str]:
 
 def brought_along(path: Path) -> Iterator[str]:
     """What a module takes from the machine that the composition is to hand it: dice, and the real loop."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         match node:
             case ast.Attribute(value=ast.Name(id="random"), attr=name) if name != "Random":
                 yield f"{node.lineno}: random.{name}"
@@ -275,7 +278,7 @@ def events_told_apart(path: Path) -> set[str]:
     """The kinds of events that have a case in a file."""
     return EVENTS & {
         name.id
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.MatchClass)
         for name in ast.walk(node.cls)
         if isinstance(name, ast.Name)
@@ -350,7 +353,7 @@ def test_no_class_has_a_name_that_was_replaced() -> None:
     assert not [
         f"{name_of(path)}: {node.name}"
         for path in SOURCES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and node.name in replaced
     ]
 
