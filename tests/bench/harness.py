@@ -385,12 +385,13 @@ class Ours:
 
 
 @contextmanager
-def ours(run: Run, *words: str) -> Iterator[Ours]:
+def ours(run: Run, *words: str, nodes: int = 3) -> Iterator[Ours]:
     """A fresh cluster, started as a user starts it."""
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         base = free_ports(40)
         with running(
-            ["up", "--nodes", "3", "--data-dir", f"{folder}/c", "--base-port", str(base), *words], Path(folder) / "c"
+            ["up", "--nodes", str(nodes), "--data-dir", f"{folder}/c", "--base-port", str(base), *words],
+            Path(folder) / "c",
         ) as up:
             cluster = Ours(up)
             cluster.leader()

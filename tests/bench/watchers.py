@@ -2,7 +2,8 @@
 
 Rules: the load with its watchers is a process of etcd's Go client (tests/clients/clientv3/watchers.go), the heartbeats
 are one of Python's, which stands in both: with and without the load are measured in turn, and the median round counts.
-Beside it, etcd under the same load.
+What the machine alone does to them is measured in the same rounds: heartbeats to a lone node that nobody else asks
+anything. Beside it, etcd under the same load, with the words that keep a lease of its alive.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ import grpc
 from quorate.cli.client import Node, NodeError
 from quorate.gateway.grpc.pb import members_pb2, rpc_pb2
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
-from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub
+from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
 from quorate.gateway.http.answers import Status
 from tests.bench.etcd import leader as etcd_leader
 from tests.bench.etcd import three
@@ -46,11 +48,11 @@ def watchers(run: Run) -> None:
     if missing := [name for name in ("clientv3", "etcd-server") if not present(name)]:
         run.keep("watchers", {"failed": f"absent: {', '.join(missing)} (make peers)"})
         return
-    with ours(run) as cluster:
+    with ours(run) as cluster, ours(run, nodes=1) as idle:
         leader = cluster.leader()
         if "failed" in run.take("watchers fill", partial(_fill, cluster, leader)):
             return
-        run.take("watchers", partial(_rounds, run, leader))
+        run.take("watchers", partial(_rounds, run, leader, idle.leader()))
         run.take("watchers restart", partial(_restart, run, cluster, leader))
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         run.take("etcd watchers", partial(_etcd, run, Path(folder)))
@@ -63,9 +65,8 @@ def _etcd(run: Run, folder: Path) -> Figure:
         leader = etcd_leader(ports)
         address = f"127.0.0.1:{ports[leader]}"
         asyncio.run(_filled(address))
-        with _loaded(address, found):
-            time.sleep(run.seconds)
-        return {**found, "leader_rss_mib": round(rss_mib(processes[leader].pid), 1)}
+        beaten = _beaten(run, address, {"lease_word": ("lease", address)}, found)
+        return {**beaten, "leader_rss_mib": round(rss_mib(processes[leader].pid), 1), **found}
 
 
 def _fill(cluster: Ours, leader: dict[str, Any]) -> Figure:
@@ -94,29 +95,34 @@ def key(number: int) -> bytes:
     return b"%s%04d/%06d" % (PREFIX.encode(), number % WATCHES, number)
 
 
-def _rounds(run: Run, leader: dict[str, Any]) -> Figure:
-    without, under = list[Figure](), list[Figure]()
+def _rounds(run: Run, leader: dict[str, Any], idle: dict[str, Any]) -> Figure:
     load: Figure = {}
+    whom = {"heartbeat": ("member", str(leader["grpc"])), "idle": ("member", str(idle["grpc"]))}
+    beaten = _beaten(run, leader["grpc"], whom, load)
+    return {**beaten, "leader_rss_mib": round(rss_mib(leader["pid"]), 1), **load}
+
+
+def _beaten(run: Run, address: str, whom: Mapping[str, tuple[str, str]], load: Figure) -> Figure:
+    """Of each the median p99 with and without the load on this address; each beats by itself."""
+    taken: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS):
-        with _beating(run, leader) as beats:
-            without.append(beats())
-        with _beating(run, leader) as beats, _loaded(leader["grpc"], load):
-            time.sleep(SETTLED_S)
-            under.append(beats())
-    p99 = {name: median(one["p99_ms"] for one in rounds) for name, rounds in (("without", without), ("with", under))}
-    return {
-        "heartbeat_p99_ms": p99["with"],
-        "heartbeat_p99_ms_without": p99["without"],
-        "heartbeat_p99_to_without": round(p99["with"] / p99["without"], 2),
-        "leader_rss_mib": round(rss_mib(leader["pid"]), 1),
-        **load,
-    }
+        for name, which in whom.items():
+            with _beating(run, *which) as beats:
+                taken[f"{name}_p99_ms_without"].append(beats()["p99_ms"])
+        for name, which in whom.items():
+            with _beating(run, *which) as beats, _loaded(address, load):
+                time.sleep(SETTLED_S)
+                taken[f"{name}_p99_ms"].append(beats()["p99_ms"])
+    found: Figure = {name: median(rounds) for name, rounds in taken.items()}
+    for name in whom:
+        found[f"{name}_p99_to_without"] = round(found[f"{name}_p99_ms"] / found[f"{name}_p99_ms_without"], 2)
+    return found
 
 
 @contextmanager
-def _beating(run: Run, leader: dict[str, Any]) -> Iterator[Callable[[], Figure]]:
+def _beating(run: Run, kind: str, address: str) -> Iterator[Callable[[], Figure]]:
     """What beats and measures when it is called: a process that has started, whose start would be a load by itself."""
-    command = [sys.executable, "-m", "tests.bench.watchers", leader["grpc"], str(run.seconds)]
+    command = [sys.executable, "-m", "tests.bench.watchers", kind, address, str(run.seconds)]
     with ending(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as beating:
         said(beating)
 
@@ -179,14 +185,13 @@ def _until_ready(node: Node) -> None:
 # -- the process of heartbeats
 
 
-async def beat(address: str, seconds: float) -> Figure:
+async def member(address: str, seconds: float) -> Figure:
     """A member that beats at its pace once standard input ends, answered or not; how long answers take."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub = MembersStub(channel)
         request = members_pb2.RegisterMemberRequest(name="bench", incarnation="1", timeout_ms=600_000)
         epoch = (await stub.Register(request)).epoch
-        print("there", flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        await _begin()
         taken: list[float] = []
 
         async def one() -> None:
@@ -194,23 +199,55 @@ async def beat(address: str, seconds: float) -> Figure:
             await stub.Heartbeat(members_pb2.MemberHeartbeatRequest(name="bench", epoch=epoch, applied_revision=epoch))
             taken.append((time.perf_counter() - began) * 1000)
 
-        await _paced(one, BEATS_PER_SECOND, seconds)
+        await _paced(one, seconds)
     return quantiles(taken)
 
 
-async def _paced(one: Callable[[], Coroutine[Any, Any, None]], rate: float, seconds: float) -> None:
+async def lease(address: str, seconds: float) -> Figure:
+    """A lease of etcd's that is kept alive as often, on one stream, as its clients do; how long answers take."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = LeaseStub(channel)
+        number = (await stub.LeaseGrant(rpc_pb2.LeaseGrantRequest(TTL=600))).ID
+        words = stub.LeaseKeepAlive()
+        sent: deque[float] = deque()
+        taken: list[float] = []
+
+        turn = asyncio.Lock()
+
+        async def one() -> None:
+            sent.append(time.perf_counter())
+            async with turn:
+                await words.write(rpc_pb2.LeaseKeepAliveRequest(ID=number))
+
+        async def answers() -> None:
+            taken.extend([(time.perf_counter() - sent.popleft()) * 1000 async for _ in words])
+
+        answered = asyncio.create_task(answers())
+        await _begin()
+        await _paced(one, seconds)
+        await words.done_writing()
+        await answered
+    return quantiles(taken)
+
+
+async def _begin() -> None:
+    print("there", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+async def _paced(one: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
     """So many a second, answered or not, and then all answers."""
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        for number in range(int(rate * seconds)):
-            await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0))
+        for number in range(int(BEATS_PER_SECOND * seconds)):
+            await asyncio.sleep(max(began + number / BEATS_PER_SECOND - time.perf_counter(), 0))
             group.create_task(one())
 
 
 def main() -> None:
-    """An address and seconds: a line when it is there, and one of JSON when it has beaten."""
-    address, seconds = sys.argv[1:]
-    print(json.dumps(asyncio.run(beat(address, float(seconds)))), flush=True)
+    """``member`` or ``lease``, an address and seconds: a line when it is there, and one of JSON when it has beaten."""
+    kind, address, seconds = sys.argv[1:]
+    print(json.dumps(asyncio.run({"member": member, "lease": lease}[kind](address, float(seconds)))), flush=True)
 
 
 if __name__ == "__main__":
