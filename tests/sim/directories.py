@@ -142,6 +142,10 @@ class Directories:
         if part == "voter file" and any(decoded(host.disk.small) is None for host in hosts):
             cluster.counts["exchanges left out: a voter file names nobody"] += 1
             return
+        # And with a store that was never synced: the power took all of it.
+        if part == "store" and any(host.store.empty for host in hosts):
+            cluster.counts["exchanges left out: a store names nobody"] += 1
+            return
         self._swap(part, *hosts)
         for host in hosts:
             self._refused(host, f"exchanged: {part}")

@@ -694,6 +694,10 @@ class SimStore:
                 self._written -= 1
                 self.undone += 1
 
+    def settle(self) -> None:
+        """All that was written is on its disk."""
+        self._undo.clear()
+
     @property
     def empty(self) -> bool:
         """Was nothing ever written?"""

@@ -437,6 +437,7 @@ class Nemesis:
         host = self._cluster.hosts[node]
         with host.store.readable():
             applied = read_applied(host.store)
+        host.store.settle()  # It is what proves the damage: a start that is cut short may not take it.
         damage = damage_journal(host.disk, self._random, 0 if applied is None else applied.durable_seq)
         self._cluster.counts[f"rot: {damage}"] += 1
         return True
@@ -674,6 +675,7 @@ def damage_journal(disk: SimDisk, random: Random, known_seq: int) -> str:
     if kind == "deletion":
         for files in (disk.view, disk.image):
             del files[name]
+        disk.rotten.discard(name)
         return kind
     if kind == "truncation":
         at = random.randrange(used)

@@ -657,5 +657,8 @@ def _says_something(process: Process, next_index: int) -> bool:
     journal = process.node.journal
     if journal.base_index > 1:
         return True
-    with process.host.disk.readable():
-        return any(journal.entry(Index(at)) for at in range(2, next_index))
+    try:
+        with process.host.disk.readable():
+            return any(journal.entry(Index(at)) for at in range(2, next_index))
+    except JournalDamagedError:  # It rotted in a sealed segment, and a sealed one is full.
+        return True

@@ -68,3 +68,12 @@ def test_what_is_hurt_beneath_a_running_node_is_sealed_and_is_found() -> None:
         with pytest.raises(JournalDamagedError):
             recover(disk)
     assert kinds == {"bit", "lost sector", "misdirected sector"}
+
+
+def test_what_rotted_is_gone_with_its_file() -> None:
+    """A segment that rotted and is then deleted as a whole is no longer one that somebody has to find."""
+    disk = written([900] * 30, at_once=False)
+    assert damage_sealed(disk, Random(1))
+    name = next(iter(disk.rotten))
+    left = [disk.rotten for seed in range(100) if damage_journal(disk, Random(seed), 0) and name not in disk.view][:1]
+    assert left == [set()]
