@@ -1,10 +1,12 @@
 """A cluster is founded by all of its voters, or not at all: what wiped and new directories may do."""
 
+import msgspec
 import pytest
 
 from quorate.consensus.ports import Index, NodeId, Term
 from quorate.consensus.raft.flow import PeerFlow
 from quorate.consensus.raft.founding import UNFOUNDED, UNNAMED, directory_bytes, directory_text
+from quorate.consensus.storage.directory import encode_voter
 from quorate.consensus.transport import codec
 from quorate.consensus.transport.codec import PreVote, RequestVote, VoteGranted
 from quorate.errors import UsageError
@@ -259,3 +261,16 @@ def test_every_founder_is_known_as_one_whatever_becomes_of_its_store() -> None:
     cluster.run(1.0)
     assert leader.engine.is_leader
     assert {node.directory.voter.admitted for node in cluster.nodes.values()} == {True}
+
+
+def test_a_founder_that_dies_before_its_voter_file_says_so_says_it_in_its_next_life() -> None:
+    """Its journal lists it when it starts; later its store may be gone, and the founding trimmed."""
+    cluster, leader = founded()
+    cluster.run(1.0)
+    follower = others(cluster, leader)[0]
+    follower.kill()
+    follower.voter_file.replace(encode_voter(msgspec.structs.replace(follower.directory.voter, admitted=False)))
+    follower.start()
+    cluster.run(1.0)
+    assert follower.directory.voter.admitted
+    assert follower.engine.voting

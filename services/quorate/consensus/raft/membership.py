@@ -65,6 +65,8 @@ class Membership:
         if reason:
             self._record_loss(reason)
             self.rejoin = self._questions()
+        elif self.founding is not None and not self.founding.uncertain and not self._directory.voter.admitted:
+            self._is_one()  # The last life ended before it had said so.
 
     def _questions(self) -> Rejoin:
         return Rejoin(self._others, self._ports.rng.getrandbits(61))
@@ -113,10 +115,14 @@ class Membership:
         if founding is not None and self.rejoin is None and founding.uncertain:
             listed = founding.judge()
             if listed:
-                self._directory.save_later(self._ports.worker, admitted=True)  # Whatever becomes of the store.
+                self._is_one()
             elif listed is not None:
                 self.forget(NOT_LISTED)
         return self.rejoin is None
+
+    def _is_one(self) -> None:
+        """Of the voters, and stays one whatever becomes of its store."""
+        self._directory.save_later(self._ports.worker, admitted=True)
 
     def is_sure(self) -> bool:
         """Does its word count in a read? Not while it is open whether this directory was there from the beginning."""
