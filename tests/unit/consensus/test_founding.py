@@ -8,8 +8,9 @@ from quorate.consensus.raft.flow import PeerFlow
 from quorate.consensus.raft.founding import UNFOUNDED, UNNAMED, directory_bytes, directory_text
 from quorate.consensus.storage.directory import encode_voter
 from quorate.consensus.transport import codec
-from quorate.consensus.transport.codec import PreVote, RequestVote, VoteGranted
+from quorate.consensus.transport.codec import PreVote, RejoinAsk, RejoinTerm, RequestVote, VoteGranted
 from quorate.errors import UsageError
+from tests.stand_ins import MemoryStore
 from tests.unit.consensus.raft_cluster import Cluster, Node
 
 
@@ -274,3 +275,30 @@ def test_a_founder_that_dies_before_its_voter_file_says_so_says_it_in_its_next_l
     cluster.run(1.0)
     assert follower.directory.voter.admitted
     assert follower.engine.voting
+
+
+def test_a_voter_that_has_not_applied_the_founding_tells_no_other_its_term() -> None:
+    """It does not know whether the one that asks is the directory the log names; it answers once it does."""
+    cluster, leader = founded()
+    voter, third = others(cluster, leader)
+    for node in cluster.nodes.values():
+        node.kill()
+    voter.store = MemoryStore()  # The journal holds the founding, and nobody says yet that it is committed.
+    voter.start()
+    told: list[int] = []
+
+    def watch(_: int, __: int, frame: bytes) -> None:
+        message = codec.decode(frame)
+        if isinstance(message, RejoinTerm):
+            told.append(message.nonce)
+
+    cluster.wires.watch = watch
+    assert voter.engine.voting
+    voter.engine.receive(NodeId(third.id), codec.encode(RejoinAsk(7)))
+    cluster.run(1.0)
+    assert told == []
+    leader.start()
+    cluster.run_until(lambda: b"acknowledged" in voter.machine.values())
+    third.start()
+    voter.engine.receive(NodeId(third.id), codec.encode(RejoinAsk(8)))
+    cluster.run_until(lambda: told == [8])

@@ -201,7 +201,14 @@ class Membership:
             self._directory.save_later(self._ports.worker, may_not_vote="", admitted=True)
 
     def on_rejoin_ask(self, peer: NodeId, message: RejoinAsk) -> None:
-        """A node that lost its journal asks for our term. One that forgot as well has none worth telling."""
+        """A node that lost its journal asks for our term. One that forgot as well has none worth telling.
+
+        Before the founding is applied here nobody is told: this node does not know yet which directories the log names,
+        and may hear one that it does not.
+        """
+        facts = self._ports.facts
+        if self.rejoin is None and facts is not None and facts.founders() is None:
+            return
         self._outbox.send(peer, RejoinTerm(message.nonce, self._core.term, self.rejoin is None))
 
     def on_rejoin_term(self, peer: NodeId, message: RejoinTerm) -> None:
