@@ -6,6 +6,7 @@ lock too, is closed when they have ended: one that waits for a disk that hangs m
 """
 
 import asyncio
+import os
 import secrets
 import stat
 import uuid
@@ -171,6 +172,13 @@ class DataDirectory:
             journal_bytes=journal.bytes_on_disk(),
             unsynced_for_s=0.0 if since is None else self._clock.monotonic() - since,
         )
+
+
+def free_bytes(data_dir: str) -> int:
+    """The least that is free on a data directory's volumes; journal and store may have their own. Raises OSError."""
+    data = Path(data_dir)
+    volumes = [os.statvfs(place) for place in (data, data / "journal", data / "store")]
+    return min(volume.f_bavail * volume.f_frsize for volume in volumes)
 
 
 def _file_bytes(path: Path) -> int:

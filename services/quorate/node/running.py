@@ -7,7 +7,6 @@ are the reverse. A failure that the node must not survive ends ``wait_failed``; 
 
 import asyncio
 import gc
-import os
 import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
@@ -32,7 +31,7 @@ from quorate.metrics import Metrics
 from quorate.node import descriptors
 from quorate.node.chance import seeded
 from quorate.node.compose import Core, CorePorts, CoreSettings, open_mending, peer_handlers
-from quorate.node.data import DataDirectory, give_up_damaged, new_id
+from quorate.node.data import DataDirectory, free_bytes, give_up_damaged, new_id
 from quorate.node.gateways import VERSION, Gateways
 from quorate.node.logs import CommandLogWriter
 from quorate.node.settings import NodeSettings, VoterSettings, split_address
@@ -302,8 +301,7 @@ class Running:
         data, period_s = self.settings.node.data_dir, self.settings.controller.free_space_period_s
         while True:
             with suppress(OSError):  # Then nothing is known that was not before.
-                volume = await self.loop.run_in_executor(None, os.statvfs, data)
-                self.core.controller.space.measured(volume.f_bavail * volume.f_frsize)
+                self.core.controller.space.measured(await self.loop.run_in_executor(None, free_bytes, data))
             await asyncio.sleep(period_s)
 
     # -- end

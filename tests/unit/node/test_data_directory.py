@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,7 +19,7 @@ from quorate.consensus.storage.disk import DirectoryLock
 from quorate.consensus.storage.kernel_sync import KernelQueue
 from quorate.errors import DirectoryInUseError, UsageError
 from quorate.metrics import Metrics
-from quorate.node.data import DataDirectory
+from quorate.node.data import DataDirectory, free_bytes
 from quorate.node.logs import logger
 from quorate.node.settings import NodeSettings, read_settings
 from tests.clusters import free_ports
@@ -108,6 +109,18 @@ def test_a_journal_on_a_volume_of_its_own_is_opened(settings: NodeSettings) -> N
             who = "thread"
         asyncio.run(scenario())
     assert "lost+found" not in str(told)
+
+
+@pytest.mark.parametrize("low", ["", "journal", "store"])
+def test_the_volume_that_has_least_counts(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, low: str) -> None:
+    """Whichever of the three is full stops the node, so what is free is what the fullest has."""
+    data = Path(settings.node.data_dir)
+
+    def volume(place: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_bavail=3 if place == data / low else 7, f_frsize=4096)
+
+    monkeypatch.setattr(os, "statvfs", volume)
+    assert free_bytes(settings.node.data_dir) == 3 * 4096
 
 
 def parent_cannot_be_listed(monkeypatch: pytest.MonkeyPatch, parent: Path) -> None:
