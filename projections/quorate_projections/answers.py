@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from quorate.errors import UsageError
+from quorate.errors import StorageError, UsageError
 from quorate_projections.materialized_views import MaterializedViews, TooManyWaitersError
 from quorate_projections.store import RowStore, StoredRows
 from quorate_projections.views import View
@@ -102,7 +102,10 @@ class Answers:
         view = self._materialized_views.store.views.get(name)
         if view is None:
             return self._unknown(name)
-        shown = self._shown(view, key, None)
+        try:
+            shown = self._shown(view, key, None)
+        except StorageError as error:
+            return self._unread(error)
         if shown is None:
             return self._refused(HTTPStatus.NOT_FOUND, "not_found", f"there is no {key!r} in {name}")
         self.reads[name] += 1
@@ -118,8 +121,11 @@ class Answers:
             asked = self._asked(view, query)
         except UsageError as error:
             return self._refused(HTTPStatus.BAD_REQUEST, "invalid", str(error))
+        try:
+            rows, following = self._rows(view, asked)
+        except StorageError as error:
+            return self._unread(error)
         self.reads[name] += 1
-        rows, following = self._rows(view, asked)
         head = b'"view":' + _encode(name) + b',"rows":[' + b",".join(rows)
         return self._stamped(head + b'],"next":' + _encode(following))
 
@@ -198,6 +204,11 @@ class Answers:
 
     def _stamped(self, rest: bytes) -> Answer:
         return Answer(HTTPStatus.OK, self._stamp() + rest + b"}")
+
+    def _unread(self, error: StorageError) -> Answer:
+        """A part of what was asked for is no answer. Nothing more is folded into rows that are damaged."""
+        self._materialized_views.folding.fail(str(error))
+        return self._refused(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", str(error))
 
     def _unknown(self, name: str) -> Answer:
         return self._refused(HTTPStatus.NOT_FOUND, "not_found", f"there is no view {name[:40]!r}; GET /views")

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from quorate.errors import StorageError
 from quorate.events import ClusterCreated, DecodeError, Event, Stamp, about, decode, key
 from quorate.model.entity import entity_after
 from quorate.resolving import Resolver, SchemaNeededError
@@ -117,12 +118,16 @@ class Folding:
         try:
             place = key(event)
             entity = entity_after(self.store.entity(place), event, stamp)
+        except StorageError as error:
+            return self.fail(str(error))
         except Exception as error:  # noqa: BLE001  As below.
             return self.fail(f"the model cannot take {type(event).__name__}: {error!r}")
         change = Change(stamp, event, *about(event), entity)
         for view, rows in self._folds[type(event)]:
             try:
                 view.fold(rows, change)
+            except StorageError as error:
+                return self.fail(str(error))
             except Exception as error:  # noqa: BLE001  A fold's defect must stop the table, not the worker.
                 return self.fail(f"the fold of {view.name} failed on {type(event).__name__}: {error!r}")
             if len(changes) > size:

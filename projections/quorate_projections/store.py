@@ -72,13 +72,13 @@ class RowStore:
         try:
             self._db = Rdict(str(path), _options())
         except Exception as error:  # rocksdict raises plain Exception.
-            raise StorageError(f"{path}: {error}") from error
+            raise self._error(error) from error
         self._read_options = ReadOptions()
         self.position = self._stored_position()
 
     def _stored_position(self) -> Position:
         versions = {"/model": MODEL_VERSION} | {view.name: view.version for view in self.views.values()}
-        stored = self._db.get(META)
+        stored = self._get(META)
         if stored is None:
             return Position(versions=versions)
         position = msgspec.json.decode(stored, type=Position)
@@ -108,7 +108,7 @@ class RowStore:
         self.unsaved += 1
 
     def save(self) -> None:
-        """Write what is not on disk yet."""
+        """Write what is not on disk yet. Raises StorageError."""
         if not self.unsaved:
             return
         batch = WriteBatch(raw_mode=True)
@@ -126,7 +126,7 @@ class RowStore:
         try:
             self._db.write(batch)
         except Exception as error:  # rocksdict raises plain Exception.
-            raise StorageError(f"{self.path}: {error}") from error
+            raise self._error(error) from error
         if len(self._cache) + len(self._dirty) > self._cache_rows:
             self._cache.clear()
         self._cache.update(self._dirty)
@@ -142,14 +142,26 @@ class RowStore:
         self.save()
         self._db.close()
 
-    # Reading.
+    # Reading. All of it raises StorageError for what cannot be read.
+
+    def _get(self, key: bytes) -> bytes | None:
+        try:
+            stored: bytes | None = self._db.get(key)
+        except Exception as error:  # rocksdict raises plain Exception.
+            raise self._error(error) from error
+        return stored
+
+    def _error(self, error: Exception) -> StorageError:
+        """What RocksDB said, and what helps against damage."""
+        remedy = ": quorate projections rebuild" if "Corruption" in str(error) else ""
+        return StorageError(f"{self.path}: {error}{remedy}")
 
     def entity(self, key: bytes) -> Entity | None:
         """The model's entity under an event's key; None when there is none."""
         for entities in (self._dirty_entities, self._entities):
             if key in entities:
                 return entities[key]
-        stored = self._db.get(MODEL + key)
+        stored = self._get(MODEL + key)
         entity = None if stored is None else decoded(key, stored)
         if len(self._entities) >= self._cache_rows:
             self._entities.clear()
@@ -163,7 +175,7 @@ class RowStore:
         if value is _UNKNOWN:
             value = self._cache.get(full, _UNKNOWN)
         if value is _UNKNOWN:
-            stored = self._db.get(full.encode())
+            stored = self._get(full.encode())
             value = None if stored is None else self._decoders[view].decode(stored)
             if len(self._cache) >= self._cache_rows:
                 self._cache.clear()
@@ -177,8 +189,7 @@ class RowStore:
         row = self._dirty.get(full, _UNKNOWN)
         if row is not _UNKNOWN:
             return None if row is None else _encode(row)
-        stored: bytes | None = self._db.get(full.encode())
-        return stored
+        return self._get(full.encode())
 
     def scan(
         self, view: str, prefix: str = "", after: str | None = None, *, backwards: bool = False
@@ -190,17 +201,21 @@ class RowStore:
         first = f"{view}/{prefix}".encode()
         end = first + b"\xff"  # UTF-8 has no such byte: after every key with this prefix.
         before = None if after is None else f"{view}/{after}".encode()
-        cursor = self._db.iter(self._read_options)
-        move = cursor.prev if backwards else cursor.next
-        if backwards:
-            cursor.seek_for_prev(end if before is None else min(before, end))
-        else:
-            cursor.seek(first if before is None else max(before, first))
-        if cursor.valid() and cursor.key() == before:
-            move()
-        while cursor.valid() and (key := cursor.key()).startswith(first):
-            yield key.decode().partition("/")[2], cursor.value()
-            move()
+        try:
+            cursor = self._db.iter(self._read_options)
+            move = cursor.prev if backwards else cursor.next
+            if backwards:
+                cursor.seek_for_prev(end if before is None else min(before, end))
+            else:
+                cursor.seek(first if before is None else max(before, first))
+            if cursor.valid() and cursor.key() == before:
+                move()
+            while cursor.valid() and (key := cursor.key()).startswith(first):
+                yield key.decode().partition("/")[2], cursor.value()
+                move()
+            cursor.status()  # An iterator of RocksDB simply ends at a block it cannot read.
+        except Exception as error:  # rocksdict raises plain Exception.
+            raise self._error(error) from error
 
     def decode(self, view: str, row: bytes) -> msgspec.Struct:
         """A row from its JSON."""

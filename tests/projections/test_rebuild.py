@@ -1,7 +1,9 @@
 """A rebuild against served logs, without processes: what it replaces, and what a worker makes of it."""
 
 import asyncio
+import json
 import logging
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +14,29 @@ import pytest
 
 pytest.importorskip("aiokafka", reason="projections are not installed (make setup-all)")
 
+from quorate.errors import StorageError
+from quorate_projections.answers import Answers
 from quorate_projections.generations import Generations
 from quorate_projections.materialized_views import MaterializedViews
 from quorate_projections.rebuild import RebuildError, rebuild
 from quorate_projections.settings import ProjectionSettings
 from quorate_projections.store import stored_position
 from quorate_projections.table import EventTable
+from quorate_projections.views import VIEWS
 from tests.batches import Record
 from tests.projections.history import History, record
 from tests.projections.log import HistoryLog
 
 
 def settings(log: HistoryLog, folder: Path) -> ProjectionSettings:
-    return ProjectionSettings(nodes=log.bootstrap, data_dir=str(folder), request_timeout_s=5.0)
+    return ProjectionSettings(
+        nodes=log.bootstrap,
+        data_dir=str(folder),
+        request_timeout_s=5.0,
+        page_max=100_000,
+        page_bytes_max=1 << 30,
+        scan_max=100_000,
+    )
 
 
 def make(log: HistoryLog, folder: Path) -> int:
@@ -112,3 +124,44 @@ def test_a_worker_goes_on_beside_rows_of_another_log(tmp_path: Path, caplog: pyt
         assert "generation g000002 is not served" in warned
         assert "somebody-else" in warned
         views.close()
+
+
+def test_flipped_bits_in_the_rows_are_told_and_a_rebuild_mends_them(tmp_path: Path) -> None:
+    """What is answered is what was written, or names the damage and the remedy; no page ends early without a word."""
+    with HistoryLog(seed=5) as log:
+        log.append_events(2000)
+        make(log, tmp_path)
+        whole = all_pages(settings(log, tmp_path))
+        table = max((tmp_path / "g000002").glob("*.sst"), key=lambda path: path.stat().st_size)
+        sound, told = table.read_bytes(), 0
+        for at in random.Random(5).sample(range(len(sound)), 24):
+            table.write_bytes(sound[:at] + bytes([sound[at] ^ 16]) + sound[at + 1 :])
+            found = all_pages(settings(log, tmp_path))
+            assert found in (whole, {"storage"}), at
+            told += found == {"storage"}
+        assert told > 12
+        assert make(log, tmp_path) == log.events
+        assert all_pages(settings(log, tmp_path)) == whole
+
+
+def all_pages(chosen: ProjectionSettings) -> dict[str, list[str]] | set[str]:
+    """All rows of all views; or what the damage is called, once a reason names it and its remedy."""
+    try:
+        views = MaterializedViews(chosen, lambda: 0, lambda: None)
+    except StorageError as error:
+        return {"storage"} if "quorate projections rebuild" in str(error) else {str(error)}
+    answers, found = Answers(views), dict[str, list[str]]()
+    views.trouble = ""
+    for view in VIEWS:
+        page = json.loads(answers.page(view.name, {"limit": "100000"}).body)
+        if "error" in page:
+            assert views.folding.failed is not None
+            assert views.folding.failed.reason == page["error"]["message"]
+            assert "g000002" in page["error"]["message"]
+            assert "quorate projections rebuild" in page["error"]["message"]
+            assert json.loads(answers.ready().body)["failed"] is not None
+            views.close()
+            return {page["error"]["code"]}
+        found[view.name] = [json.dumps(row) for row in page["rows"]]
+    views.close()
+    return found
