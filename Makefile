@@ -49,10 +49,10 @@ run: ## The demonstration: controllers, brokers, failovers, views, Spark, the pa
 check: setup-all ## Static checks, unit and property tests (≤ 90 s)
 	@$(BIN)/python .ci/tiers.py check
 
-test: setup-all ## check, integration, a slice of the simulator, real brokers and stock tools (30 min on two quiet cores, up to 40)
+test: setup-all ## check, integration, a slice of the simulator, real brokers and stock tools (≤ 30 min)
 	@$(BIN)/python .ci/tiers.py test
 
-test-all: setup-all ## Everything: oracles, long loops, 2,000 seeds, fuzzing (90 min, up to 120)
+test-all: setup-all ## Everything: oracles, long loops, 2,000 seeds, fuzzing (≤ 90 min)
 	@$(BIN)/python .ci/tiers.py all
 
 test-rocketmq: setup ## Stock RocketMQ 5.3.3 brokers on a three-node cluster (needs make peers)

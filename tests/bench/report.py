@@ -91,7 +91,7 @@ BARS = (
     Bar("200,000 keys, 1,000 watchers, 1,000 puts/s: heartbeat p99 to without", "watchers", "heartbeat_p99_to_without",
         1.5, "×", 1, ("etcd watchers", "lease_word_p99_to_without")),
     Bar("the same, to a lone node that nobody else asks", "watchers", "idle_p99_to_without", None, "×"),
-    Bar("the same: resident memory of the leader", "watchers", "leader_rss_mib", None, "MiB"),
+    Bar("the same: resident memory of the leader", "watchers", "leader_rss_mib", 320, "MiB"),
     Bar("the same: put → watcher, p99", "watchers", "watch_p99_ms", None, "ms"),
     Bar("the same: ready after a kill", "watchers restart", "ready_s", 8, "s"),
     Bar("puts over gRPC, 64 clients", "keys closed 64", "per_second", None, "/s", 1, ("etcd closed 64", "per_second")),

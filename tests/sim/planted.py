@@ -562,7 +562,6 @@ EDITED: Final[dict[str, Mutant]] = {
     "position before its rows": Mutant(
         "a projection's position is written before the rows it speaks of",
         edit(RowStore, "save", "batch.put(META, _encode(self.position))", "self._db.put(META, _encode(self.position))"),
-        test=f"{UNIT}/projections/test_folding.py::test_a_save_that_is_cut_short_moves_no_position",
     ),
     "a lost voter file forgets nothing": Mutant(
         "a node whose voter file is damaged votes on, and believes no peer that has met it",
