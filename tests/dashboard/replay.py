@@ -392,8 +392,9 @@ class Replay:
                     "name": f"{found['name']}:{number}", "broker": True, "incarnation": "", "epoch": 0,
                     "roles": ["broker"],
                     "state": "fenced" if member["fenced"] else "active", "addresses": {"remoting": member["addr"]},
-                    "labels": {"cluster": found["cluster"], "broker-set": found["name"]}, "timeout_ms": 0,
-                    "draining": False, "since": member["since"],
+                    "labels": member.get("said", {}).get("capabilities", {})
+                    | {"cluster": found["cluster"], "broker-set": found["name"]},
+                    "timeout_ms": 0, "draining": False, "since": member["since"],
                 }
                 for number, member in found["members"].items()
             ]  # fmt: skip

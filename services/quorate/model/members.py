@@ -120,14 +120,16 @@ def of_set(broker_set: BrokerSet) -> dict[str, Member]:
 
 
 def _broker(broker_set: BrokerSet, replica: Replica) -> Member:
-    """It has no epoch and no incarnation of ours; its time-out is in its heartbeats, which are no facts."""
+    """It has no epoch and no incarnation of ours; its time-out is in its heartbeats, which are no facts. Its labels are
+    the capabilities it told, and where it belongs: none of them may say otherwise.
+    """
     return Member(
         name=f"{broker_set.name}:{replica.broker_id}",
         incarnation="",
         epoch=0,
         roles=(BROKER_ROLE,),
         addresses={"remoting": replica.address},
-        labels={"cluster": broker_set.cluster, "broker-set": broker_set.name},
+        labels={**replica.capabilities, "cluster": broker_set.cluster, "broker-set": broker_set.name},
         timeout_ms=0,
         fenced=replica.fenced,
         changed_ms=0,

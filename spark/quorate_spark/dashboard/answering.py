@@ -39,7 +39,7 @@ from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft_state import Soft
 from quorate_spark.dashboard.spark_store import ElectionQuery, Page
 
-SHAPE: Final = 5
+SHAPE: Final = 6
 """Counts changes of what answers look like, so that a browser does not show kept ones of before."""
 
 _T = TypeVar("_T")

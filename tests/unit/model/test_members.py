@@ -11,10 +11,10 @@ from quorate.events import MemberFenced, Stamp
 from quorate.metadata.commands import DrainMember, FenceBroker, FenceMember
 from quorate.model import rows
 from quorate.model.evolve import evolve
-from quorate.model.members import PER_STEP, Selector, condition, everyone, named, of_set, selected
+from quorate.model.members import PER_STEP, Selector, broker_of, condition, everyone, named, of_set, selected
 from quorate.model.state import Member, State
 from quorate.slices import finished
-from tests.unit.metadata.kit import World
+from tests.unit.metadata.kit import World, registering
 from tests.unit.metadata.test_keys import world
 
 NAME: Callable[[Member], str] = attrgetter("name")
@@ -103,6 +103,19 @@ def test_a_broker_is_shown_as_a_member(made: World) -> None:
     assert condition(broker) == "fenced"
     assert of_set(made.a)["a:2"] == broker
     assert list(of_set(made.a)) == ["a:1", "a:2"]
+
+
+def test_a_broker_s_capabilities_are_its_labels(made: World) -> None:
+    """Each that it told, beside its cluster and set, which it cannot rename; a selector means it by them, and a broker
+    that tells others is told of as changed.
+    """
+    before = of_set(made.a)
+    made.do(registering(2, capabilities={"rack": "r1", "cluster": "lies", "broker-set": "b"}))
+    after = of_set(made.a)
+    assert after["a:2"].labels == {"rack": "r1", "cluster": "C", "broker-set": "a"}
+    assert broker_of(after["a:2"]) == ("C", "a", 2)
+    assert names(made.state, labels={"rack": "r1"}) == ["a:2"]
+    assert [name for name in before if before[name] != after[name]] == ["a:2"]
 
 
 @pytest.mark.parametrize("name", ["x", "a:3", "x:1", "a:", "a:x", ":1", "", "a:" + "9" * 5_000, "a:01"])

@@ -12,7 +12,7 @@ from quorate.gateway.grpc.codes import StatusCode
 from quorate.gateway.grpc.member_watch import MemberWatches
 from quorate.gateway.grpc.members import MemberService
 from quorate.gateway.grpc.pb import members_pb2 as pb
-from quorate.metadata.commands import PutKey
+from quorate.metadata.commands import PutKey, RegisterBroker
 from tests.unit.controller.bench import Line
 from tests.unit.gateway.grpc.house import Caller, House
 
@@ -163,6 +163,23 @@ def test_a_list_selects_and_a_description_has_what_the_leader_hears() -> None:
     broker = described("a:1")
     assert (list(broker.member.roles), broker.member.epoch, broker.HasField("health")) == (["broker"], 0, False)
     assert broker.last_heard_ms > 0
+
+
+def test_a_broker_s_capabilities_are_told() -> None:
+    """By a list, a description and a watch, as labels of the broker that told them; a selector means it by them."""
+    members = Members()
+    bench = members.house.bench
+    bench.broker_set([Line(), Line()])
+    watch = Watch(members.house, roles=["broker"])
+    watch.take()
+    bench.done(
+        RegisterBroker(cluster="c", broker_set="a", broker_id=1, address="127.0.0.1:30001", capabilities={"rack": "r1"})
+    )
+    labels = {"rack": "r1", "cluster": "c", "broker-set": "a"}
+    assert members.names(labels={"rack": "r1"}) == ["a:1"]
+    described = members.run(members.service.describe(pb.DescribeMemberRequest(name="a:1"), members.house.call))
+    assert described.member.labels == labels
+    assert [dict(one.member.labels) for answer in watch.take() for one in answer.changes] == [labels]
 
 
 Make = Callable[[int], Message]
