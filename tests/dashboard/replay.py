@@ -32,6 +32,8 @@ class Replay:
         self.keys: dict[str, Row] = {}
         self.leases: dict[int, Row] = {}
         self.of_keys: dict[str, list[Row]] = {}
+        self.schemas: dict[int, str] = {}
+        self.subjects: dict[str, list[Row]] = {}
         self.shards: dict[str, Row] = {}
         self.segments: dict[str, Row] = {}
         self.sessions: dict[str, Row] = {}
@@ -274,10 +276,21 @@ class Replay:
     def _lease_ended(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         del self.leases[event["lease"]]
 
-    def _schema_added(self, _event: Row, _offset: int, _time: int, _term: int) -> None:
-        """The page tells of schemas in its log alone."""
+    def _schema_added(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        self.schemas[event["schema_id"]] = event["schema"]
 
-    _schema_registered = _schema_deleted = _schema_added
+    def _schema_registered(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        version = {"version": event["version"], "id": event["schema_id"], "deleted": False}
+        self.subjects.setdefault(event["subject"], []).append(version)
+
+    def _schema_deleted(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+        found = self.subjects[event["subject"]]
+        for version in [one for one in found if one["version"] in event["versions"]]:
+            version["deleted"] = True
+            if event["permanent"]:
+                found.remove(version)
+        if not found:
+            del self.subjects[event["subject"]]
 
     # Shards and sessions.
 
@@ -476,6 +489,19 @@ class Replay:
         """Every lease in the order of its number, as ``/api/leases`` has it, with all of its keys by name."""
         rows = sorted(self.leases.values(), key=lambda row: str(row["lease"]))
         return [{**row, "names": self._under(row["lease"])} for row in rows]
+
+    def will_rows(self) -> list[Row]:
+        """Every will that was decided and that nobody acknowledged, the oldest first."""
+        return [self.wills[number][0] for number in sorted(self.wills)]
+
+    def version_rows(self) -> list[Row]:
+        """Every version that is not deleted, by subject, with its schema."""
+        return [
+            {"subject": name, "version": one["version"], "id": one["id"], "schema": self.schemas[one["id"]]}
+            for name, versions in sorted(self.subjects.items())
+            for one in versions
+            if not one["deleted"]
+        ]
 
     def differences(self, panel: str, answer: Row) -> list[Any]:
         """Where the first page of ``members``, ``shards``, ``sessions``, ``keys?flat=1`` or ``leases`` is not what this
