@@ -34,6 +34,7 @@ class Replay:
         self.of_keys: dict[str, list[Row]] = {}
         self.schemas: dict[int, str] = {}
         self.subjects: dict[str, list[Row]] = {}
+        self.of_subjects: dict[str, int] = {}
         self.shards: dict[str, Row] = {}
         self.segments: dict[str, Row] = {}
         self.sessions: dict[str, Row] = {}
@@ -279,12 +280,14 @@ class Replay:
     def _schema_added(self, event: Row, _offset: int, _time: int, _term: int) -> None:
         self.schemas[event["schema_id"]] = event["schema"]
 
-    def _schema_registered(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+    def _schema_registered(self, event: Row, offset: int, _time: int, _term: int) -> None:
         version = {"version": event["version"], "id": event["schema_id"], "deleted": False}
         self.subjects.setdefault(event["subject"], []).append(version)
+        self.of_subjects[event["subject"]] = offset
 
-    def _schema_deleted(self, event: Row, _offset: int, _time: int, _term: int) -> None:
+    def _schema_deleted(self, event: Row, offset: int, _time: int, _term: int) -> None:
         found = self.subjects[event["subject"]]
+        self.of_subjects[event["subject"]] = offset
         for version in [one for one in found if one["version"] in event["versions"]]:
             version["deleted"] = True
             if event["permanent"]:
@@ -503,9 +506,21 @@ class Replay:
             if not one["deleted"]
         ]
 
+    def subject_rows(self) -> list[Row]:
+        """Every subject by name, as ``/api/subjects`` has it."""
+        rows, of_all = [], self.configs.get("cluster", {}).get("schemas.compatibility", "BACKWARD")
+        for name, versions in sorted(self.subjects.items()):
+            last, own = self.rows[self.of_subjects[name]], self.configs.get(f"subject/{name}", {}).get("compatibility")
+            if living := [one for one in versions if not one["deleted"]]:
+                newest = {"subject": name, "version": living[-1]["version"], "id": living[-1]["id"]}
+                checked = {"versions": len(living), "compatibility": own or of_all, "own": own is not None}
+                told = {"offset": last["offset"], "t": last["time_ms"], "by": last["principal"]}
+                rows.append({**newest, **checked, **told})
+        return rows
+
     def differences(self, panel: str, answer: Row) -> list[Any]:
-        """Where the first page of ``members``, ``shards``, ``sessions``, ``keys?flat=1`` or ``leases`` is not what this
-        says. Where there is a next one, this one has 100 rows at least.
+        """Where the first page of a list (``members``, ``keys?flat=1`` and the like) is not what this says. Where there
+        is a next one, this one has 100 rows at least.
         """
         if panel == "members":
             found, expected = answer["members"], self.member_rows()
@@ -513,6 +528,8 @@ class Replay:
             found, expected = answer["shards"], self.shard_rows()
         elif panel == "sessions":
             found, expected = answer["sessions"], self.session_rows()
+        elif panel == "subjects":
+            found, expected = answer["subjects"], self.subject_rows()
         elif panel == "keys":
             found = [{**row, "value": row["value"]["base64"]} for row in answer["entries"]]
             expected = self.key_rows()

@@ -42,6 +42,7 @@ HELD = (
     ("members", "limit=100"),
     ("shards", "limit=500"),
     ("sessions", "limit=500"),
+    ("subjects", "limit=500"),
 )
 """Panels of what is held: the first page of each."""
 

@@ -18,7 +18,7 @@ from quorate.cli.command import DONE, REFUSED, Command
 from quorate.cli.freshness import add_freshness, asked_node, freshness
 from quorate.cli.output import Plain, columns, show
 from quorate.errors import UsageError
-from quorate.metadata.compatibility import LEVELS
+from quorate.model.subjects import LEVELS
 
 PAGE: Final = 200
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from quorate.metadata.avro_schemas import Field, Type
 
-LEVELS: Final = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
 COMPARISONS_MAX: Final = 20_000
 TOLD_MAX: Final = 20
 """Sentences that an answer has."""
@@ -45,11 +44,6 @@ class Comparisons:
         self._left -= 1
         if self._left < 0:
             raise TooManyComparisonsError
-
-
-def is_level(text: str) -> bool:
-    """Is it the name of a compatibility level?"""
-    return text in LEVELS
 
 
 def breaks(level: str, new: Type, before: Sequence[tuple[int, Type]]) -> list[str]:

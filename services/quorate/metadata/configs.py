@@ -15,7 +15,6 @@ import msgspec
 
 from quorate.events import ConfigChange, ConfigChanged
 from quorate.metadata.commands import Accepted, ChangeConfig, Refusal
-from quorate.metadata.compatibility import is_level
 from quorate.metadata.context import Context, Decision
 from quorate.metadata.limits import CHECKS, SCOPE
 from quorate.metadata.policy import PolicySettings
@@ -24,6 +23,7 @@ from quorate.metadata.row_bounds import SCOPE_BYTES_MAX, outgrows
 from quorate.metadata.texts import fits
 from quorate.model.brokers import LEARNERS, values, values_in_force
 from quorate.model.state import State
+from quorate.model.subjects import COMPATIBILITY, SCHEMAS_COMPATIBILITY, is_level
 
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
 """Never changed at run time (Java ``ControllerManager.configBlackList``)."""
@@ -33,10 +33,6 @@ NOTIFY_BROKER_ROLE_CHANGED: Final = "notifyBrokerRoleChanged"
 
 _LABEL: Final = re.compile(r"(zone|host)\.[0-9]{1,18}")
 """In a ``broker-set/<name>`` scope: where a broker stands, for whoever looks at the page and asks what if."""
-COMPATIBILITY: Final = "compatibility"
-"""In a ``subject/<name>`` scope: how its next schema is checked."""
-SCHEMAS_COMPATIBILITY: Final = "schemas.compatibility"
-"""In the scope ``cluster``: the same, of every subject that has none of its own."""
 SCOPES: Final = "controller, cluster, node/ID, broker-set/NAME, topic/NAME, subject/NAME"
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

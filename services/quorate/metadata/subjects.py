@@ -2,8 +2,7 @@
 
 Rules: a schema has one id, whoever registers it, and keeps it for ever: what is deleted is a subject's version. Ids
 follow one another from ``FIRST_ID``, above every one of the log's own. A new version is checked against those before
-it that are not deleted, by the level in force: of the subject (scope ``subject/<name>``, ``compatibility``), else of
-all (scope ``cluster``, ``schemas.compatibility``), else ``UNSAID``. To register what is there already changes nothing.
+it that are not deleted, by the level in force (model/subjects.py). To register what is there already changes nothing.
 Source: Confluent Schema Registry API reference; ``KafkaSchemaRegistry.register`` and ``deleteSubject`` of 7.9.
 """
 
@@ -13,21 +12,17 @@ from quorate.errors import UsageError
 from quorate.events import Event, SchemaAdded, SchemaDeleted, SchemaRegistered
 from quorate.metadata.avro_schemas import canonical, types_of
 from quorate.metadata.commands import DeleteSchema, Refusal, RegisterSchema, SchemaIs, SchemasAreDeleted
-from quorate.metadata.compatibility import TooManyComparisonsError, breaks, is_level
-from quorate.metadata.configs import COMPATIBILITY, SCHEMAS_COMPATIBILITY
+from quorate.metadata.compatibility import TooManyComparisonsError, breaks
 from quorate.metadata.context import Context, Decision
-from quorate.metadata.limits import SCOPE
 from quorate.metadata.refusals import refuse
 from quorate.metadata.texts import fits
-from quorate.model.brokers import values
 from quorate.model.state import State, Subject, SubjectVersion
+from quorate.model.subjects import level_in_force, living_versions
 
 FIRST_ID: Final = 1_000_001
 """Ids of the log's own schemas are below."""
 LATEST: Final = -1
 """As a version: the newest that is not deleted."""
-UNSAID: Final = "BACKWARD"
-"""The level where nobody set one, as Confluent's."""
 RESERVED: Final = "quorate.events."
 """Subjects of the log's own events begin so."""
 SCHEMAS_MAX: Final = 50_000
@@ -90,22 +85,6 @@ def schema_text(schema: str, schema_type: str) -> str:
     if schema_type != "AVRO":
         raise UsageError(f"schemas are AVRO here; {schema_type[:40]!r} would not be checked")
     return canonical(schema)
-
-
-def level_in_force(state: State, subject: str) -> str:
-    """The compatibility level of a subject; of an empty name: of all that have none of their own."""
-    level = own_level(state, subject) or values(state, SCOPE).get(SCHEMAS_COMPATIBILITY, "")
-    return level if is_level(level) else UNSAID
-
-
-def own_level(state: State, subject: str) -> str:
-    """The level that was set for this subject; empty: none."""
-    return values(state, f"subject/{subject}").get(COMPATIBILITY, "")
-
-
-def living_versions(subject: Subject | None) -> tuple[SubjectVersion, ...]:
-    """Those that are not deleted."""
-    return () if subject is None else tuple(one for one in subject.versions if not one.deleted)
 
 
 def broken(state: State, level: str, text: str, before: tuple[SubjectVersion, ...]) -> list[str] | Refusal:

@@ -32,6 +32,7 @@ from quorate_spark.dashboard.panels import (
     quorum,
     sessions,
     sets,
+    subjects,
     timeline,
 )
 from quorate_spark.dashboard.panels.view import View
@@ -106,6 +107,7 @@ class Panels:
             "shard": (frozenset({"name", "below", "limit"}), self._shard),
             "sessions": (frozenset({"q", "state", "member", "from", "limit"}), self._sessions),
             "session": (frozenset({"client", "before", "limit"}), self._session),
+            "subjects": (frozenset({"from", "limit"}), self._subjects),
             "timeline": (frozenset({"from", "to", "show", "set", "limit"}), self._timeline),
             "elections": (frozenset({"set", "kind", "before", "after", "first", "limit"}), self._elections),
             "log": (frozenset({"q", "before", "limit", "offset"}), self._log),
@@ -180,6 +182,10 @@ class Panels:
     def _session(view: View, query: Query) -> sessions.SessionDetail:
         limit = query.at_most("limit", 50, sessions.LIMIT_MAX)
         return sessions.session(view, query.text("client"), query.number("before"), limit)
+
+    @staticmethod
+    def _subjects(view: View, query: Query) -> subjects.Subjects:
+        return subjects.subjects(view, query.text("from"), query.at_most("limit", 50, subjects.LIMIT_MAX))
 
     @staticmethod
     def _timeline(view: View, query: Query) -> timeline.Timeline:

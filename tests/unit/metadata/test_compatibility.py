@@ -17,14 +17,13 @@ from quorate.metadata.avro_schemas import canonical, types_of
 from quorate.metadata.compatibility import (
     COMPARISONS_MAX,
     DEPTH_MAX,
-    LEVELS,
     TOLD_MAX,
     Comparisons,
     TooManyComparisonsError,
     breaks,
-    is_level,
     unreadable,
 )
+from quorate.model.subjects import LEVELS, is_level
 from tests.unit.metadata.avro_kit import SCHEMAS, evolved
 
 

@@ -18,9 +18,9 @@ from quorate.metadata.configs import (
 )
 from quorate.metadata.limits import CHECKS, UNCLEAN_SEGMENT_LEADERS, in_force
 from quorate.metadata.policy import PolicySettings
-from quorate.metadata.subjects import level_in_force
 from quorate.model.brokers import learners, values
 from quorate.model.state import BrokerSet, Config, State
+from quorate.model.subjects import level_in_force
 from tests.unit.metadata.kit import CREATE, World
 
 Effects = dict[str, tuple[str, Callable[[State], object]]]

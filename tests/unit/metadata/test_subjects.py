@@ -20,7 +20,8 @@ from quorate.metadata.commands import (
     SchemasAreDeleted,
 )
 from quorate.metadata.configs import heeded, unread
-from quorate.metadata.subjects import FIRST_ID, level_in_force
+from quorate.metadata.subjects import FIRST_ID
+from quorate.model.subjects import level_in_force
 from quorate.model.words import sentence
 from tests.unit.metadata.kit import ADDRESSES, CREATE, World
 

@@ -45,20 +45,19 @@ from quorate.metadata.commands import (
     SchemaIs,
     SchemasAreDeleted,
 )
-from quorate.metadata.compatibility import LEVELS, is_level
-from quorate.metadata.configs import COMPATIBILITY, SCHEMAS_COMPATIBILITY
 from quorate.metadata.limits import SCOPE
-from quorate.metadata.subjects import (
-    FIRST_ID,
-    LATEST,
-    broken,
+from quorate.metadata.subjects import FIRST_ID, LATEST, broken, schema_text
+from quorate.model.rows import ROWS_PER_STEP
+from quorate.model.state import State, SubjectVersion
+from quorate.model.subjects import (
+    COMPATIBILITY,
+    LEVELS,
+    SCHEMAS_COMPATIBILITY,
+    is_level,
     level_in_force,
     living_versions,
     own_level,
-    schema_text,
 )
-from quorate.model.rows import ROWS_PER_STEP
-from quorate.model.state import State, SubjectVersion
 from quorate.slices import Steps, in_slices, sorting
 
 Make = Callable[[State], Steps[Response]]

@@ -1,5 +1,5 @@
 /**
- * Keys below a prefix, a segment at a time, and the leases that some of them go with.
+ * Keys below a prefix, a segment at a time, and the leases that some of them go with; and subjects of schemas.
  *
  * Every page of them is asked for: the browser never holds more than it shows, however many keys there are.
  */
@@ -9,18 +9,23 @@ import { panel } from "../panel.js";
 import { formatChoice, keepFormat, PUBLIC, valueLine } from "../values.js";
 import { eventLink } from "../words.js";
 
-const PAGE = 100, LEASES = 50;
+const PAGE = 100, LEASES = 50, SUBJECTS = 50;
 const POLL_MS = 2_000;
 /** With less than this share of its time left a lease is amber: its holder has missed a word. */
 const LATE = 1 / 3;
 
 export function needs(view) {
-  const { q, lease, flat, start, lstart } = view.route.params;
+  const { q, lease, flat, start, lstart, sstart } = view.route.params;
   return {
     keys: { path: "keys", query: { prefix: view.route.key, q, lease, flat, from: start, limit: PAGE }, every: 500, slot: "keys" },
     leases: leasesNeed(view, { lease, from: lstart, limit: LEASES }),
+    ...(wholly(view) ? { subjects: { path: "subjects", query: { from: sstart, limit: SUBJECTS }, every: 500, slot: "subjects" } } : {}),
   };
 }
+
+/** Is nothing meant but all of it? Subjects are not below a prefix, and go with no lease. */
+const wholly = view => !(view.route.key || view.route.params.q || view.route.params.lease);
+
 
 export const leasesNeed = (view, query) => ({ path: "leases", query, every: 500, poll: view.recorded ? null : POLL_MS, slot: "leases" });
 export const leaseLink = (view, lease) => (lease ? html`<a class="lease" href="${view.href("keys", "", { lease, ...keepFormat(view) })}">${lease}</a>` : "");
@@ -68,11 +73,22 @@ export function leaseTable(view, d) {
 
 export const leaseNote = view => (view.live && !view.recorded ? "what is left is measured by the leader, not in the log" : "what is left of a lease is soft state: true only now, not in the log");
 
+const subjectRow = (view, s) => html`<tr data-key="s${s.subject}"><th scope="row">${s.subject}</th><td class="n">${num(s.version)}</td><td class="n">${s.id}</td><td class="n">${num(s.versions)}</td><td>${s.compatibility}${s.own ? "" : html` <span class="mute">as for all</span>`}</td><td class="n">${view.moment(s.t)}</td><td class="n">${eventLink(view, s.offset)}</td><td>${s.by}</td></tr>`;
+
+function subjectTable(view, d) {
+  const { sstart } = view.route.params;
+  if (!d.subjects.length) return html`<p class="empty">${sstart ? "There is no subject from here on." : view.live ? html`No schema is registered. A subject appears with <code>quorate schemas register SUBJECT FILE</code>, or a client of Confluent’s.` : "No schema is registered at this offset."}</p>`;
+  const more = d.next === null ? "" : html`<a href="${view.here({ sstart: d.next })}">More subjects</a> `;
+  const first = sstart ? html`<a href="${view.here({ sstart: null })}">From the first</a>` : "";
+  return html`<div class="scroll"><table class="rows sj cards-s"><thead><tr><th>Subject</th><th class="n">Newest version</th><th class="n">Schema id</th><th class="n">Versions</th><th>Compatibility</th><th class="n">Changed</th><th class="n">Event</th><th>By</th></tr></thead><tbody>${d.subjects.map(s => subjectRow(view, s))}</tbody></table></div><p class="foot">${more}${first}</p>`;
+}
+
 export function render(view) {
   const { q = "", flat, lease } = view.route.params;
   const note = d => (lease ? `${plural(d.total, "key")} of lease ${lease}` : `${plural(d.total, "key")}${d.prefix ? " below" : ""}`);
   const ways = html`<span class="choice" role="group" aria-label="How keys are listed"><button data-do="param" data-name="flat" data-value="" aria-pressed="${flat ? "false" : "true"}">Segments</button><button data-do="param" data-name="flat" data-value="1" aria-pressed="${flat ? "true" : "false"}">All</button></span>`;
   const tools = html`<input type="search" data-param="q" placeholder="part of a key" value="${q}" aria-label="Search keys">${q || lease ? "" : ways}${formatChoice(view)}`;
   return html`<h1 class="hide">Keys</h1>${panel(view, { id: "keys", title: "Keys", need: "keys", tools, note, empty: "The log is empty. A key appears with its first KeyPut." }, d => table(view, d))}
-  ${panel(view, { id: "leases", title: lease ? "Lease" : "Leases", need: "leases", tools: lease ? html`<a href="${view.href("keys", "", keepFormat(view))}">all leases</a>` : "", note: d => `${lease ? "" : `${plural(d.total, "lease")}; `}${leaseNote(view)}`, empty: "The log is empty. A lease appears with its LeaseGranted." }, d => leaseTable(view, d))}`;
+  ${panel(view, { id: "leases", title: lease ? "Lease" : "Leases", need: "leases", tools: lease ? html`<a href="${view.href("keys", "", keepFormat(view))}">all leases</a>` : "", note: d => `${lease ? "" : `${plural(d.total, "lease")}; `}${leaseNote(view)}`, empty: "The log is empty. A lease appears with its LeaseGranted." }, d => leaseTable(view, d))}
+  ${wholly(view) ? panel(view, { id: "subjects", title: "Subjects", need: "subjects", note: d => `${plural(d.total, "subject")} of schemas; those of the log’s own events come with the build`, empty: "The log is empty. A subject appears with its first SchemaRegistered." }, d => subjectTable(view, d)) : ""}`;
 }
