@@ -2,6 +2,7 @@
 changes nothing: neither an offset nor the state's sum.
 """
 
+import copy
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,8 +10,10 @@ from typing import Any, Final
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from quorate.cli.client import Node
+from quorate.gateway.grpc.pb import cluster_pb2 as cluster
 from quorate.gateway.grpc.pb import journal_pb2 as journal
 from quorate.gateway.grpc.pb import members_pb2 as members
 from quorate.gateway.grpc.pb import mqtt_pb2 as mqtt
@@ -139,6 +142,10 @@ EPOCH: Final = 1
 """Of no life, shard or session: an epoch is a revision, and others came first."""
 
 
+LEASE: Final = 4711
+"""One that is there."""
+
+
 def _stale(name: str) -> Told:
     return "FAILED_PRECONDITION", f"quorate: {name}"
 
@@ -242,6 +249,48 @@ ABSENT: Final[dict[str, tuple[Any, Told]]] = {
     "Offsets/Delete": (offsets.DeleteOffsetsRequest(group="h", shards=["t"]), OK),
 }
 """Members, shards, segments, clients, wills and groups that nobody made."""
+VALID: Final[dict[str, Any]] = {
+    "etcdserverpb.KV/Range": pb.RangeRequest(key=b"a"),
+    "etcdserverpb.KV/Put": pb.PutRequest(key=b"a", value=b"2", lease=LEASE),
+    "etcdserverpb.KV/DeleteRange": pb.DeleteRangeRequest(key=b"a", range_end=b"b"),
+    "etcdserverpb.KV/Txn": _txn(_PUT),
+    "etcdserverpb.KV/Compact": pb.CompactionRequest(revision=1),
+    "etcdserverpb.Watch/Watch": pb.WatchRequest(create_request=pb.WatchCreateRequest(key=b"a")),
+    "etcdserverpb.Lease/LeaseGrant": pb.LeaseGrantRequest(TTL=600, ID=LEASE + 1),
+    "etcdserverpb.Lease/LeaseRevoke": pb.LeaseRevokeRequest(ID=LEASE),
+    "etcdserverpb.Lease/LeaseKeepAlive": pb.LeaseKeepAliveRequest(ID=LEASE),
+    "etcdserverpb.Lease/LeaseTimeToLive": pb.LeaseTimeToLiveRequest(ID=LEASE),
+    "etcdserverpb.Lease/LeaseLeases": pb.LeaseLeasesRequest(),
+    "etcdserverpb.Cluster/MemberList": pb.MemberListRequest(),
+    "etcdserverpb.Maintenance/Alarm": pb.AlarmRequest(),
+    "etcdserverpb.Maintenance/Status": pb.StatusRequest(),
+    "etcdserverpb.Maintenance/HashKV": pb.HashKVRequest(),
+    "etcdserverpb.Maintenance/MoveLeader": pb.MoveLeaderRequest(),
+    "quorate.meta.v1.Cluster/Status": cluster.StatusRequest(),
+    **{f"quorate.meta.v1.{method}": request for method, (request, _) in {**ABSENT, **STALE}.items()},
+    "quorate.meta.v1.Members/Register": members.RegisterMemberRequest(name="w", incarnation="1", timeout_ms=60_000),
+    "quorate.meta.v1.Members/Drain": members.DrainMemberRequest(name="m"),
+    "quorate.meta.v1.Members/Unregister": members.UnregisterMemberRequest(name="m", force=True),
+    "quorate.meta.v1.Members/Describe": members.DescribeMemberRequest(name="m"),
+    "quorate.meta.v1.Journal/CreateShard": journal.CreateShardRequest(shard="w", replication=1),
+    "quorate.meta.v1.Journal/ElectLeader": journal.ElectLeaderRequest(segment="s/0", member="m"),
+    "quorate.meta.v1.Journal/DeleteShard": journal.DeleteShardRequest(shard="s"),
+    "quorate.meta.v1.Journal/Describe": journal.DescribeShardRequest(shard="s"),
+    "quorate.meta.v1.Mqtt/CloseSession": mqtt.CloseSessionRequest(client="c", end=True, administrator=True),
+    "quorate.meta.v1.Mqtt/Locate": mqtt.LocateRequest(client="c"),
+    "quorate.meta.v1.Offsets/Commit": offsets.CommitOffsetsRequest(
+        group="g", positions=[offsets.CommitOffset(shard="s", offset=2)]
+    ),
+    "quorate.meta.v1.Offsets/Delete": offsets.DeleteOffsetsRequest(group="g", shards=["s"]),
+    "grpc.health.v1.Health/Check": health_pb2.HealthCheckRequest(),
+    "grpc.health.v1.Health/List": health_pb2.HealthListRequest(),
+    "grpc.health.v1.Health/Watch": health_pb2.HealthCheckRequest(),
+    **dict.fromkeys(
+        (method for method in EMPTY if method.endswith("/ServerReflectionInfo")),
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+    ),
+}
+"""A request for each method: it would be done, but for some of the journal and of sessions, whose epochs are over."""
 SERVICES: Final = ("Members", "Journal", "Mqtt", "Offsets")
 
 
@@ -297,9 +346,9 @@ class Place:
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
     """A leader and a follower that hold a key."""
-    with up(tmp_path_factory.mktemp("bad") / "c") as cluster:
-        led = _leader(cluster)
-        nodes = {"leader": cluster.nodes[led], "follower": cluster.nodes[(led + 1) % 3]}
+    with up(tmp_path_factory.mktemp("bad") / "c") as three:
+        led = _leader(three)
+        nodes = {"leader": three.nodes[led], "follower": three.nodes[(led + 1) % 3]}
         found = {way: Place(node["grpc"], node["http"]) for way, node in nodes.items()}
         put = pb.PutRequest(key=b"a", value=b"1").SerializeToString()
         assert found["follower"].ask("etcdserverpb.KV/Put", put) == OK
@@ -317,6 +366,8 @@ def settled(places: dict[str, Place]) -> Iterator[dict[str, Place]]:
     beat = members.MemberHeartbeatRequest(name="m", epoch=epoch, applied_revision=epoch)
     session = mqtt.OpenSessionRequest(client="c", member="m", member_epoch=epoch, expiry_s=4_000_000_000)
     position = offsets.CommitOffset(shard="s", offset=1)
+    lease = pb.LeaseGrantRequest(TTL=600_000, ID=LEASE).SerializeToString()
+    assert place.ask("etcdserverpb.Lease/LeaseGrant", lease) == OK
     for method, request in (
         ("Members/Heartbeat", beat),
         ("Journal/CreateShard", journal.CreateShardRequest(shard="s", replication=1)),
@@ -338,9 +389,9 @@ def settled(places: dict[str, Place]) -> Iterator[dict[str, Place]]:
     thread.join()
 
 
-def _leader(cluster: Started) -> int:
-    led = cluster.node().get("/v1/status", Status).leader
-    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == led)
+def _leader(three: Started) -> int:
+    led = three.node().get("/v1/status", Status).leader
+    return next(at for at, node in enumerate(three.nodes) if node["id"] == led)
 
 
 def unchanged(place: Place, method: str, data: bytes, expected: Told) -> None:
@@ -363,6 +414,11 @@ def padded(size: int, number: int = 1000) -> bytes:
     return b"".join(_varint(one) for one in (tag, length)) + bytes(size)
 
 
+def _bits_32(number: int) -> bytes:
+    """A field of a wire type that no request has."""
+    return _varint(number << 3 | 5) + b"abcd"
+
+
 def _varint(number: int) -> bytes:
     data = bytearray()
     while number > 0x7F:
@@ -374,11 +430,21 @@ def _varint(number: int) -> bytes:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", EMPTY)
 def test_an_empty_message(method: str, way: str, places: dict[str, Place]) -> None:
-    """It asks for nothing, or lacks what it needs; so does one whose fields are of other types than they should be."""
+    """It asks for nothing, or lacks what it needs; so does one of fields that nobody knows."""
     expected = expected_there(way, method, EMPTY[method])
     unchanged(places[way], method, b"", expected)
-    wrong_types = b"".join(_varint(number << 3 | 5) + b"abcd" for number in range(1, 16))  # 32 bits: none of them is.
-    unchanged(places[way], method, wrong_types, expected)
+    unchanged(places[way], method, b"".join(map(_bits_32, range(1000, 1016))), expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", METHODS)
+def test_one_field_of_another_wire_type(method: str, way: str, settled: dict[str, Place]) -> None:
+    """The request is refused, though it would be done without that field; so for every field of every request."""
+    for field in VALID[method].DESCRIPTOR.fields:
+        request = copy.deepcopy(VALID[method])
+        request.ClearField(field.name)
+        expected = ("INTERNAL", "grpc: error unmarshalling request: proto: wrong wireType = 5 for field ")
+        unchanged(settled[way], method, request.SerializeToString() + _bits_32(field.number), expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -448,6 +514,6 @@ def test_every_method_is_in_the_tables() -> None:
         for service, methods in GrpcServer(House().context)._services.items()
         for method in methods
     }
-    assert served == set(METHODS)
+    assert served == set(METHODS) == set(VALID)
     ours = {method.removeprefix("quorate.meta.v1.") for method in served}
     assert {method for method in ours if method.startswith(SERVICES)} == set(ABSENT)

@@ -1,5 +1,6 @@
 """Requests that are none."""
 
+from tests.etcd.client import request
 from tests.etcd.registry import case
 from tests.etcd.teller import Teller
 
@@ -28,6 +29,33 @@ def a_message_that_breaks_off(etcd: Teller) -> None:
 @case
 def a_field_of_another_type(etcd: Teller) -> None:
     etcd.raw("/etcdserverpb.KV/Range", b"\x08\x01")
+
+
+@case
+def one_field_of_another_type(etcd: Teller) -> None:
+    etcd.put("a", "1")
+    for method, fields, number in (
+        ("KV/Put", etcd.putting("b", "2"), 3),
+        ("KV/Put", etcd.putting("b"), 2),
+        ("KV/DeleteRange", etcd.spanned("a", {}), 2),
+        ("KV/Txn", {"success": [etcd.put_op("b", "2")]}, 3),
+        ("Lease/LeaseGrant", {"ID": etcd.own_lease()}, 1),
+    ):
+        rest = request(method.partition("/")[2], fields).SerializeToString()
+        etcd.raw(f"/etcdserverpb.{method}", rest + _bits_32(number))
+    etcd.all()
+
+
+@case
+def a_field_of_another_type_within(etcd: Teller) -> None:
+    put = request("Put", etcd.putting("a", "1")).SerializeToString() + _bits_32(3)
+    operation = b"\x12" + bytes([len(put)]) + put
+    etcd.raw("/etcdserverpb.KV/Txn", b"\x12" + bytes([len(operation)]) + operation)
+    etcd.all()
+
+
+def _bits_32(number: int) -> bytes:
+    return bytes([number << 3 | 5]) + b"abcd"
 
 
 @case

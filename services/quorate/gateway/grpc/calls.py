@@ -8,10 +8,10 @@ handler may need it. A call ends by its handler, by its deadline, or with its st
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
@@ -23,6 +23,7 @@ from quorate.gateway.grpc.codes import (
     TIMED_OUT,
     TOO_LARGE,
     TOO_MANY,
+    UNREADABLE,
     CallError,
     StatusCode,
 )
@@ -31,6 +32,7 @@ from quorate.gateway.grpc.heads import CallHead
 from quorate.gateway.grpc.pieces import Pieces
 from quorate.gateway.grpc.settings import GrpcSettings
 from quorate.gateway.grpc.stream import PREFIX, GrpcStream
+from quorate.gateway.grpc.wire_types import is_suspect, refuse_wrong
 from quorate.slices import TURN_S
 from quorate.wire.http2 import Http2Code
 
@@ -265,11 +267,23 @@ class ServedCall:
             body = await self._plain(body)
         if len(body) > self._calls.settings.request_bytes_max:
             raise CallError(*TOO_LARGE)
+        asked = self._method.asked
         try:
-            return self._method.asked.FromString(body)
-        except DecodeError as error:  # As etcd says it.
-            text = f"grpc: error unmarshalling request: {self._method.asked.DESCRIPTOR.full_name}"
-            raise CallError(StatusCode.INTERNAL, text) from error
+            request = asked.FromString(body)
+        except DecodeError as error:
+            raise CallError(StatusCode.INTERNAL, UNREADABLE + asked.DESCRIPTOR.full_name) from error
+        if is_suspect(request, len(body)):
+            await self._looked_at(body)
+        return request
+
+    async def _looked_at(self, body: bytes) -> None:
+        """In turns: they may be many fields. Raises CallError for one that came as another type than its own."""
+        now = self._calls.now
+        until = now() + TURN_S
+        for _ in refuse_wrong(body, cast(Descriptor, self._method.asked.DESCRIPTOR)):
+            if now() >= until:
+                await asyncio.sleep(0)
+                until = now() + TURN_S
 
     async def _plain(self, body: bytes) -> bytes:
         """In turns: little can stand for much, or for nothing that takes long."""

@@ -48,6 +48,8 @@ class CallError(QuorateError):
 _INVALID, _PRECONDITION, _RANGE = StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.OUT_OF_RANGE
 _EXHAUSTED, _UNAVAILABLE = StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE
 
+UNREADABLE: Final = "grpc: error unmarshalling request: "
+"""As grpc-go says it; what is wrong follows."""
 EMPTY_KEY: Final = "etcdserver: key is not provided"
 COMPACTED: Final = "etcdserver: mvcc: required revision has been compacted"
 TOO_LARGE: Final = (_INVALID, "etcdserver: request is too large")

@@ -64,6 +64,16 @@ REFUSED = {
         13,
         b"grpc: error unmarshalling request: etcdserverpb.RangeRequest",
     ),
+    "a field of another wire type": (
+        head(1) + data(1, message(KEY + b"\x15abcd")),
+        13,
+        b"grpc: error unmarshalling request: proto: wrong wireType = 5 for field RangeEnd",
+    ),
+    "a field of another wire type within": (
+        head(1, WATCH) + data(1, message(b"\x0a\x05\x0dabcd")),
+        13,
+        b"grpc: error unmarshalling request: proto: wrong wireType = 5 for field Key",
+    ),
     "too long": (
         head(1) + data(1, b"\x00" + (LARGEST + 1).to_bytes(4, "big"), end=False),
         8,
