@@ -2,7 +2,8 @@
 
 Rules: an entry is one line: ``case`` and ``step`` (shell patterns), ``path``, ``etcd`` and ``ours`` (JSON; ``absent``;
 ``…`` at the end of what etcd says is whatever follows), ``why``. ``way`` restricts it to ``leader`` or ``follower``. A
-difference without an entry fails; an entry without a difference fails too.
+difference without an entry fails; an entry without a difference fails too. What docs/grpc.md says of differences has
+an entry too: ``documented`` names the case that brings it out, ``untold`` says why none can.
 """
 
 import json
@@ -44,6 +45,26 @@ class Deviation(msgspec.Struct, forbid_unknown_fields=True):
             and (etcd.startswith(self.etcd[:-1]) if self.etcd.endswith("…") else etcd == self.etcd)
             and ours == self.ours
         )
+
+
+class Documented(msgspec.Struct, forbid_unknown_fields=True):
+    """Words of docs/grpc.md about a difference, and the case that brings it out."""
+
+    what: str
+    case: str
+
+
+class Untold(msgspec.Struct, forbid_unknown_fields=True):
+    """The same about one that no case brings out, and why not."""
+
+    what: str
+    why: str
+
+
+def of_the_docs() -> tuple[list[Documented], list[Untold]]:
+    """The other two tables of deviations.toml."""
+    found = tomllib.loads(FILE.read_text())
+    return msgspec.convert(found["documented"], list[Documented]), msgspec.convert(found["untold"], list[Untold])
 
 
 def load() -> list[Deviation]:

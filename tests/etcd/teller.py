@@ -145,8 +145,9 @@ class Teller:
         assert not isinstance(found, Failed), found
 
     def raw(self, where: str, asked: bytes) -> None:
-        """Bytes that may be no request, to a method that may not be there."""
-        self.keep(f"bytes to {where}", self._client.ask_bytes(where, asked))
+        """Bytes that may be no request, to a method that may not be there; of an answer only that it came is kept."""
+        found = self._client.ask_bytes(where, asked)
+        self.keep(f"bytes to {where}", found if isinstance(found, Failed) else "answered")
 
     def own_lease(self) -> int:
         """A number for a lease that nobody else has."""

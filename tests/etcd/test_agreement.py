@@ -1,16 +1,18 @@
 """Quorate answers every case as Debian's etcd does, or as deviations.toml says, whichever node is asked."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
 from tests.etcd.cases import CASES
 from tests.etcd.conftest import WAYS, Told
-from tests.etcd.deviations import Deviation, load, read, unexplained
+from tests.etcd.deviations import Deviation, load, of_the_docs, read, unexplained
 from tests.etcd.record import load as recorded
 from tests.etcd.teller import Story
 
 ETCD = recorded()
+DOCS = Path(__file__).resolve().parents[2] / "docs/grpc.md"
 
 
 def test_what_is_recorded_is_what_is_asked() -> None:
@@ -36,6 +38,23 @@ def test_every_deviation_is_needed(told: Told) -> None:
         for case in CASES:
             unexplained(way, case, ETCD[way][case], told(way, case), entries)
     assert [entry for entry in entries if not entry.used] == []
+
+
+def test_every_difference_of_the_docs_has_its_line() -> None:
+    """Each point of docs/grpc.md is brought out by a case that differs, or says why none can; no entry is left over,
+    and the docs count the cases as they are.
+    """
+    section = DOCS.read_text().partition("## Where it differs from etcd\n")[2].partition("\n## ")[0]
+    before, *points = section.split("\n* ")
+    points[-1] = points[-1].partition("\n\n")[0]
+    points = [" ".join(point.split()) for point in points]
+    assert f"{len(CASES)} stories" in before
+    documented, untold = of_the_docs()
+    words = [*(entry.what for entry in documented), *(entry.what for entry in untold)]
+    assert [what for what in words if sum(what in point for point in points) != 1] == []
+    assert [point for point in points if not any(what in point for what in words)] == []
+    assert {entry.case for entry in documented} <= {entry.case for entry in load()}
+    assert all(entry.why.strip() for entry in untold)
 
 
 def _planted(story: Story) -> list[Story]:

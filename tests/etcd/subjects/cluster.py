@@ -61,3 +61,33 @@ def every_answer_names_the_same_cluster_and_member(etcd: Teller) -> None:
 @case
 def leadership_for_the_number_0(etcd: Teller) -> None:
     etcd.ask("MoveLeader", targetID=0)
+
+
+@case
+def accounts(etcd: Teller) -> None:
+    for call in (
+        *("AuthEnable", "AuthDisable", "Authenticate"),
+        *("UserAdd", "UserGet", "UserList", "UserDelete", "UserChangePassword", "UserGrantRole", "UserRevokeRole"),
+        *("RoleAdd", "RoleGet", "RoleList", "RoleDelete", "RoleGrantPermission", "RoleRevokePermission"),
+    ):
+        etcd.raw(f"/etcdserverpb.Auth/{call}", b"")
+
+
+@case
+def changes_of_membership(etcd: Teller) -> None:
+    for call in "MemberAdd", "MemberRemove", "MemberUpdate", "MemberPromote":
+        etcd.raw(f"/etcdserverpb.Cluster/{call}", b"")
+
+
+@case
+def maintenance_of_a_member(etcd: Teller) -> None:
+    for call in "Defragment", "Hash":
+        etcd.raw(f"/etcdserverpb.Maintenance/{call}", b"")
+    etcd.raw("/etcdserverpb.Maintenance/Snapshot", b"\xff")  # No message: a snapshot would be a stream.
+
+
+@case
+def locks_and_elections_of_the_server(etcd: Teller) -> None:
+    etcd.raw("/v3lockpb.Lock/Unlock", b"")
+    for call in "Leader", "Proclaim", "Resign":
+        etcd.raw(f"/v3electionpb.Election/{call}", b"")

@@ -94,6 +94,12 @@ def a_negative_revision_is_the_present(etcd: Teller) -> None:
 
 
 @case
+def a_negative_revision_within_a_transaction(etcd: Teller) -> None:
+    etcd.put("a", "1")
+    etcd.txn((), [etcd.get_op("a", revision=-5)])
+
+
+@case
 def the_past_serializable(etcd: Teller) -> None:
     first = etcd.put("a", "1").header.revision
     etcd.put("a", "2")
