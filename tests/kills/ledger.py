@@ -17,6 +17,7 @@ from quorate.events import (
     LeaseEnded,
     LeaseGranted,
     MemberRegistered,
+    SegmentCopyDeleted,
     SegmentCreated,
     SegmentInSyncAltered,
     SegmentLeaderElected,
@@ -47,7 +48,7 @@ def read_log(bootstrap: str) -> Iterator[tuple[int, int, int, Event]]:
         _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=PATIENCE_S)
         read = 0
         while read < end:
-            found = consumer.consume(1000, PATIENCE_S)
+            found = consumer.consume(min(1000, end - read), PATIENCE_S)  # It waits for so many.
             if not found:
                 raise LostError(f"{read} of {end} events were read")
             for message in found:
@@ -88,8 +89,20 @@ class Ledger:
         self.deleting: dict[str, int] = {}
         self.gone: set[tuple[str, int]] = set()
         """Shards that went, by name and epoch."""
+        self.across = 0
+        """How many of these were to go in one term, and went in another."""
+        self.ends: dict[tuple[int, str], int] = {}
+        """Where a segment ends, by the epoch of its shard and its name."""
+        self.copies: set[tuple[int, str, str]] = set()
+        """That are deleted: the epoch of the shard, the segment, the member."""
         self._leaders: dict[int, int] = {}
         self._led: dict[str, tuple[str, int]] = {}
+        self._in_sync: dict[str, set[tuple[str, int]]] = {}
+        """Of a segment: members, each in one life."""
+        self._left: dict[int, set[tuple[str, str]]] = {}
+        """Copies of a shard, by its epoch: segment, member."""
+        self._since: dict[int, int] = {}
+        """The term in which a shard was to go, by its epoch."""
         self._held: dict[int, set[bytes]] = {}
         self._lease_of: dict[bytes, int] = {}
         self._shards: dict[str, int] = {}
@@ -107,6 +120,7 @@ class Ledger:
             case KeyPut() | KeyDeleted() | LeaseGranted() | LeaseEnded():
                 self._key_or_lease(time_ms, event)
             case _:
+                self._shard(offset, term, event)
                 self._segment(offset, event)
                 self._session(offset, time_ms, event)
 
@@ -143,28 +157,50 @@ class Ledger:
         if lease := self._lease_of.pop(key, 0):
             self._held[lease].discard(key)
 
-    def _segment(self, offset: int, event: Event) -> None:
+    def _shard(self, offset: int, term: int, event: Event) -> None:
         match event:
             case ShardCreated(shard=shard):
                 self._true(shard not in self._shards, "a shard begins once", event)
-                self._shards[shard] = offset
+                self._shards[shard], self._left[offset] = offset, set()
             case ShardDeleting(shard=shard):
                 self._true(self._shards.get(shard) == event.epoch, "the shard that is there is to go", event)
-                self.deleting[shard] = event.epoch
+                self.deleting[shard], self._since[event.epoch] = event.epoch, term
+            case SegmentCopyDeleted(segment=segment, member=member):
+                epoch = self.deleting.get(segment.rpartition("/")[0], -1)
+                left = self._left.get(epoch, set())
+                self._true((segment, member) in left, "a copy that is to go is deleted, once", event)
+                left.remove((segment, member))
+                self.copies.add((epoch, segment, member))
             case ShardGone(shard=shard):
                 self._true(self.deleting.pop(shard, None) == event.epoch, "a shard goes that is to go", event)
+                self._true(not self._left.pop(event.epoch), "a shard goes with its last copy", event)
                 self.gone.add((shard, self._shards.pop(shard)))
+                self.across += self._since[event.epoch] != term
+            case _:
+                pass
+
+    def _segment(self, offset: int, event: Event) -> None:
+        match event:
             case SegmentCreated(segment=segment):
                 self._lead(segment, event.copies[0].member, offset)
+                self._in_sync[segment] = {(one.member, one.member_epoch) for one in event.copies}
+                self._left[self._shards[segment.rpartition("/")[0]]] |= {(segment, one.member) for one in event.copies}
             case SegmentLeaderElected(segment=segment):
+                elected = (event.leader, event.member_epoch)
+                self._true(elected in self._in_sync.get(segment, ()), "who is elected was in sync", event)
                 self._lead(segment, event.leader, offset)
+                self._in_sync[segment] = {(one.member, one.member_epoch) for one in event.in_sync}
             case SegmentInSyncAltered(segment=segment):
                 by = (event.leader, event.leader_epoch)
                 self._true(self._led.get(segment) == by, "the last leader alone says who is in sync", event)
                 self.sets.add((segment, event.set_epoch, frozenset(one.member for one in event.new)))
+                self._in_sync[segment] = {(one.member, one.member_epoch) for one in event.new}
             case SegmentSealed(segment=segment):
                 by = (event.leader, event.leader_epoch)
                 self._true(self._led.get(segment) == by, "the last leader alone ends a segment", event)
+                place = self._shards[segment.rpartition("/")[0]], segment
+                self._true(place not in self.ends, "a segment ends once", event)
+                self.ends[place] = event.end_offset
             case _:
                 pass
 

@@ -9,7 +9,7 @@ what he began: leases run out, sessions expire, shards that are to go are gone.
 import asyncio
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,6 +55,10 @@ class Told:
     doubtful: dict[bytes, set[bytes | None]] = field(default_factory=dict)
     sessions: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Of those that last: the session epoch, and who has the client."""
+    subscriptions: dict[str, set[str]] = field(default_factory=dict)
+    """Of all that last: the filters."""
+    unsure: dict[str, set[str]] = field(default_factory=dict)
+    """Clients of whom something is unknown, and of which filters."""
     given: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Every epoch that was told: what has it, and who."""
     brief: set[str] = field(default_factory=set)
@@ -64,7 +68,18 @@ class Told:
     members: dict[str, int] = field(default_factory=dict)
     shards: set[str] = field(default_factory=set)
     sets: set[tuple[str, int, frozenset[str]]] = field(default_factory=set)
+    ends: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Where a segment ends, by the epoch of its shard and its name."""
     deletions: set[tuple[str, int]] = field(default_factory=set)
+    copies: set[tuple[int, str, str]] = field(default_factory=set)
+    """That are deleted: the epoch of the shard, the segment, the member."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """How often each kind of change was."""
+
+    def gives(self, epoch: int, what: str, who: str) -> None:
+        """An answer says who has what in this epoch: all answers of all nodes say the same. Raises LostError."""
+        if self.given.setdefault(epoch, (what, who)) != (what, who):
+            raise LostError(f"epoch {epoch} is of {self.given[epoch]}, and of {what, who}")
 
 
 class Services:
@@ -176,7 +191,7 @@ class Services:
                 name=name, incarnation=str(life), roles=("journal", "mqtt"), timeout_ms=MEMBER_TIMEOUT_MS
             )
             epoch = (await self._certain(lambda: self._calls.ask(MembersStub, "Register", said))).epoch  # noqa: B023
-            self.told.given[epoch] = name, str(life)
+            self.told.gives(epoch, name, str(life))
             self.told.members[name] = epoch
             await self._beat(name, epoch)
 
@@ -226,18 +241,20 @@ class Services:
             pass
         else:
             self.told.keys[key] = value
+            self.told.answered["keys"] += 1
         self._idle_keys.append(key)
 
     async def _holder(self) -> None:
-        """One lease after the other, with a key; each is kept for a while, then forgotten."""
+        """One lease after the other, with a key that is there as long; each is kept for a while, then forgotten."""
         while not self._ending.is_set():
             self._number += 1
-            lease, asked_s = self._number, time.time()
+            lease, asked_s, has_key = self._number, time.time(), False
             await asyncio.sleep(self._random.random())
             with suppress(Failed):
                 await self._calls.ask(LeaseStub, "LeaseGrant", rpc_pb2.LeaseGrantRequest(ID=lease, TTL=LEASE_S))
                 self.told.beats[lease] = asked_s
                 await self._calls.ask(KVStub, "Put", rpc_pb2.PutRequest(key=b"held/%d" % lease, lease=lease))
+                has_key = True
             end = time.monotonic() + self._random.uniform(0, 4 * LEASE_S)
             while lease in self.told.beats and time.monotonic() < end and not self._ending.is_set():
                 asked_s = time.time()
@@ -245,7 +262,17 @@ class Services:
                     keep = rpc_pb2.LeaseKeepAliveRequest(ID=lease)
                     if (await self._calls.ask_stream(LeaseStub, "LeaseKeepAlive", keep)).TTL > 0:
                         self.told.beats[lease] = asked_s
+                    if has_key:
+                        await self._look_at_held(lease)
                 await asyncio.sleep(LEASE_S / 5)
+
+    async def _look_at_held(self, lease: int) -> None:
+        """Whoever answers within the time of a lease has its key. Raises Refused, Unknown, LostError."""
+        found = await self._calls.ask(KVStub, "Range", rpc_pb2.RangeRequest(key=b"held/%d" % lease))
+        if time.time() < self.told.beats[lease] + LEASE_S:
+            if not found.kvs:
+                raise LostError(f"lease {lease} lives, and its key is gone")
+            self.told.answered["held"] += 1
 
     # -- sessions
 
@@ -254,28 +281,34 @@ class Services:
         member, epoch = self._any_member()
         opening = mqtt_pb2.OpenSessionRequest(client=client, expiry_s=expiry_s, member=member, member_epoch=epoch)
         found: int = (await self._calls.ask(MqttStub, "OpenSession", opening)).session_epoch
-        self.told.given[found] = client, member
+        self.told.gives(found, client, member)
         return found
 
     async def _fill_session(self, number: int) -> None:
         client = f"c{number}"
         epoch = await self._certain(lambda: self._open(client, LASTING_S))
+        self.told.subscriptions[client] = set()
         self.told.sessions[client] = epoch, self.told.given[epoch][1]
 
     async def _change_session(self) -> None:
-        """A client comes to another member, or subscribes."""
+        """A client comes to another member, or subscribes to a filter, or no longer does."""
         client = self._idle_clients.popleft()
         epoch, _ = self.told.sessions[client]
+        changed = set() if self._random.random() < 0.5 else {f"t/{self._random.randrange(4)}"}
         try:
-            if self._random.random() < 0.5:
+            if not changed:
                 epoch = await self._open(client, LASTING_S)
                 self.told.sessions[client] = epoch, self.told.given[epoch][1]
             else:
-                added = [mqtt_pb2.Subscription(filter=f"t/{self._random.randrange(9)}", qos=1)]
-                put = mqtt_pb2.PutSubscriptionsRequest(client=client, session_epoch=epoch, added=added)
+                removed = changed & self.told.subscriptions[client]
+                added = [mqtt_pb2.Subscription(filter=one, qos=1) for one in changed - removed]
+                put = mqtt_pb2.PutSubscriptionsRequest(client=client, session_epoch=epoch, added=added, removed=removed)
                 await self._calls.ask(MqttStub, "PutSubscriptions", put)
+                self.told.subscriptions[client] ^= changed
+            self.told.answered["subscribed" if changed else "moved"] += 1
         except Unknown:
             del self.told.sessions[client]
+            self.told.unsure[client] = changed
             return
         except Refused as refusal:
             if "Session" in refusal.text:
@@ -318,7 +351,7 @@ class Services:
         while True:
             await asyncio.sleep(self._random.uniform(0.5, 1.5))
             try:
-                found = await self._calls.ask(JournalStub, "Describe", journal_pb2.DescribeShardRequest(shard=name))
+                found = await self.describe(name)
                 if found.shard.deleting:
                     await self._delete_copies(found)
                 elif self._ending.is_set():
@@ -331,17 +364,25 @@ class Services:
             except Unknown:
                 pass
 
+    async def describe(self, name: str, node: int | None = None) -> journal_pb2.DescribeShardResponse:
+        """A shard; who leads its segments is remembered. Raises Refused, Unknown, LostError."""
+        asked = journal_pb2.DescribeShardRequest(shard=name)
+        found: journal_pb2.DescribeShardResponse = await self._calls.ask(JournalStub, "Describe", asked, node=node)
+        for segment in found.segments:
+            self._led(segment)
+        return found
+
     async def _create(self, name: str) -> None:
         self.told.shards.discard(name)
         with suppress(Failed):
             asked = journal_pb2.CreateShardRequest(shard=name, replication=min(3, self._size.members))
-            self._led(await self._calls.ask(JournalStub, "CreateShard", asked))
+            self._led((await self._calls.ask(JournalStub, "CreateShard", asked)).segment)
             self.told.shards.add(name)
             self._created.add(name)
 
-    def _led(self, answer: journal_pb2.SegmentResponse) -> None:
-        leader = answer.segment.leader
-        self.told.given[leader.leader_epoch] = answer.segment.name, leader.member
+    def _led(self, segment: journal_pb2.Segment) -> None:
+        if segment.leader.member:
+            self.told.gives(segment.leader.leader_epoch, segment.name, segment.leader.member)
 
     async def _lead(self, found: journal_pb2.DescribeShardResponse) -> None:
         last, chance = found.segments[-1], self._random.random()
@@ -352,9 +393,11 @@ class Services:
             following = journal_pb2.NextSegmentRequest(
                 shard=found.shard.name, current=len(found.segments) - 1, end_offset=end, leader=last.leader
             )
-            self._led(await self._calls.ask(JournalStub, "NextSegment", following))
+            self._led((await self._calls.ask(JournalStub, "NextSegment", following)).segment)
+            self.told.ends[found.shard.epoch, last.name] = end
         elif last.leader.member:
-            heard = [one for one in last.copies if one in self._living]
+            beside = self._random.choice(last.copies)  # The leader itself: it is alone.
+            heard = [one for one in last.copies if one in self._living and one in (beside, last.leader.member)]
             members = [journal_pb2.InSyncCopy(member=one, member_epoch=self._living[one]) for one in heard]
             altering = journal_pb2.AlterInSyncRequest(
                 segment=last.name, leader=last.leader, set_epoch=last.set_epoch, in_sync=members
@@ -365,7 +408,7 @@ class Services:
 
     async def _delete_one(self) -> None:
         """One that is to go already is answered so."""
-        await self._delete(await self._calls.ask(JournalStub, "Describe", journal_pb2.DescribeShardRequest(shard="s0")))
+        await self._delete(await self.describe("s0"))
 
     async def _delete(self, found: journal_pb2.DescribeShardResponse) -> None:
         asked = journal_pb2.DeleteShardRequest(shard=found.shard.name, epoch=found.shard.epoch)
@@ -384,6 +427,7 @@ class Services:
                         member_epoch=self._living[member],
                     )
                     await self._calls.ask(JournalStub, "AckDeleted", deleted)
+                    self.told.copies.add((found.shard.epoch, segment.name, member))
 
 
 async def _run(change: Callable[[], Awaitable[None]]) -> None:

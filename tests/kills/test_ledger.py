@@ -5,13 +5,20 @@ import pytest
 from quorate.events import (
     ControllerLeaderElected,
     Event,
+    InSyncCopy,
     KeyPut,
     LeaseEnded,
     LeaseGranted,
+    PlacedCopy,
+    SegmentCopyDeleted,
+    SegmentCreated,
+    SegmentInSyncAltered,
+    SegmentLeaderElected,
     SegmentSealed,
     SessionDisconnected,
     SessionEnded,
     SessionOpened,
+    ShardCreated,
     ShardDeleting,
     ShardGone,
     SubscriptionsChanged,
@@ -26,6 +33,23 @@ GONE = SessionDisconnected(
     client="c", session_epoch=0, member="m", reason="lost", disconnected_ms=0, expiry_s=2, will_waits=False
 )
 EXPIRED = SessionEnded(client="c", session_epoch=0, member="m", reason="expired", disconnected_ms=0, subscriptions=0)
+COPIES = tuple(PlacedCopy(member=name, member_epoch=9, place="", holds=0, leads=0) for name in "mn")
+SHARD: tuple[Event, ...] = (
+    ShardCreated(shard="s", replication=2, min_in_sync=1, spread="", require={}),
+    SegmentCreated(segment="s/0", start_offset=0, copies=COPIES, explanation=""),
+)
+"""Epoch 0; m leads in 1."""
+SEALED = SegmentSealed(segment="s/0", end_offset=5, leader="m", leader_epoch=1, reason="sealed")
+TO_GO = ShardDeleting(shard="s", epoch=0, segments=1)
+WENT = ShardGone(shard="s", epoch=0)
+ALONE = SegmentInSyncAltered(
+    segment="s/0",
+    leader="m",
+    leader_epoch=1,
+    old=("m", "n"),
+    new=(InSyncCopy(member="m", member_epoch=9),),
+    set_epoch=1,
+)
 
 
 def opened(member: str) -> SessionOpened:
@@ -44,6 +68,26 @@ def opened(member: str) -> SessionOpened:
         replaced_epoch=0,
         will_cancelled=False,
     )
+
+
+def elected(member: str, epoch: int = 9) -> SegmentLeaderElected:
+    return SegmentLeaderElected(
+        segment="s/0",
+        trigger="fenced",
+        old_leader="m",
+        leader=member,
+        member_epoch=epoch,
+        in_sync=(InSyncCopy(member=member, member_epoch=epoch),),
+        set_epoch=2,
+        candidates=(),
+        decided_by="",
+        explanation="",
+        unclean=False,
+    )
+
+
+def deleted(member: str) -> SegmentCopyDeleted:
+    return SegmentCopyDeleted(segment="s/0", member=member, member_epoch=9, reason="deleted", left=0)
 
 
 def led(node: int) -> ControllerLeaderElected:
@@ -71,8 +115,17 @@ def ledger_of(*events: Event) -> Ledger:
             "last opening",
             (opened("m"), opened("n"), SubscriptionsChanged(client="c", session_epoch=0, added=(), removed=())),
         ),
-        ("is to go", (ShardDeleting(shard="s", epoch=0, segments=1),)),
-        ("that is to go", (ShardGone(shard="s", epoch=0),)),
+        ("there is to go", (TO_GO,)),
+        ("goes that is to go", (WENT,)),
+        ("with its last copy", (*SHARD, TO_GO, deleted("m"), WENT)),
+        ("deleted, once", (*SHARD, TO_GO, deleted("m"), deleted("m"))),
+        ("copy that is to go", (*SHARD, deleted("m"))),
+        ("ends once", (*SHARD, SEALED, SEALED)),
+        ("alone ends a segment", (*SHARD, elected("n"), SEALED)),
+        ("alone says who", (*SHARD, elected("n"), ALONE)),
+        ("elected was in sync", (*SHARD, ALONE, elected("n"))),
+        ("elected was in sync", (*SHARD, elected("n"), elected("m"))),
+        ("elected was in sync", (*SHARD, elected("n", epoch=10))),
     ],
 )
 def test_what_may_not_be_is_found(law: str, events: tuple[Event, ...]) -> None:
@@ -94,6 +147,18 @@ def test_a_lease_and_a_session_that_end_in_their_time_are_no_fault() -> None:
     assert not ledger.leases
     assert not ledger.sessions
     assert ledger.given == {1: ("c", "m")}
+
+
+@pytest.mark.parametrize(("terms", "across"), [((1, 1, 1, 1, 1), 0), ((1, 1, 1, 1, 2), 1), ((1, 1, 1, 2, 2), 1)])
+def test_a_deletion_that_another_term_ends_is_counted(terms: tuple[int, ...], across: int) -> None:
+    """Each copy that was deleted is known, and where the segment ended."""
+    ledger = Ledger()
+    events: tuple[Event, ...] = (*SHARD, TO_GO, deleted("m"), deleted("n"), WENT)
+    for offset, (term, event) in enumerate(zip((*terms, terms[-1]), events, strict=True)):
+        ledger.take(offset, term, 0, event)
+    assert (ledger.across, ledger.gone, ledger.deleting) == (across, {("s", 0)}, {})
+    assert ledger.copies == {(0, "s/0", "m"), (0, "s/0", "n")}
+    assert ledger_of(*SHARD, SEALED).ends == {(0, "s/0"): 5}
 
 
 def test_only_who_leads_a_segment_ends_it() -> None:
