@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import psutil
 
-from quorate.cli.client import Node
+from quorate.cli.client import Node, NodeError
+from quorate.gateway.http.answers import Status
 
 QUORATE = (sys.executable, "-m", "quorate")
 READY_TIMEOUT_S = 60.0
@@ -163,3 +164,18 @@ def said(cluster: Started, *words: str, node: int = 0) -> Any:
     done = quorate(*words, "-o", "json", "--node", cluster.nodes[node]["http"])
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def leader(cluster: Started) -> int:
+    """Where in ``nodes`` it is, by its own word; all of them are there, also one that was killed and comes back."""
+    found: list[Status] = []
+
+    def all_there() -> bool:
+        try:
+            found[:] = [cluster.node(place).get("/v1/status", Status) for place in range(len(cluster.nodes))]
+        except NodeError:
+            return False
+        return len({status.leader for status in found}) == 1 and found[0].leader is not None
+
+    until(all_there, "all nodes with one leader")
+    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == found[0].leader)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.browser.screen import Screen
+from tests.browsers import headless, showing
+from tests.clusters import Started
 from tests.etcd.cases import CASES
 from tests.etcd.client import Client
 from tests.etcd.deviations import Deviation, load
@@ -30,6 +33,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         yield ask
         for client in clients.values():
             client.close()
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Started) -> Iterator[Screen]:
+    """A window on the page of a file's own cluster."""
+    with headless() as browser, showing(browser, cluster) as shown:
+        yield shown
 
 
 @pytest.fixture(scope="session")

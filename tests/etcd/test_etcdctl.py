@@ -1,4 +1,6 @@
-"""Debian's ``etcdctl``, unmodified, at three nodes, through a SIGKILL of their leader; what it did is in the log."""
+"""Debian's ``etcdctl``, unmodified, at three nodes, through a SIGKILL of their leader. Each story is read back: what it
+did is in the log, where kcat reads it, and on the page.
+"""
 
 import json
 import os
@@ -12,9 +14,9 @@ import psutil
 import pytest
 
 from quorate.gateway.http.answers import Status
-from tests import kcat
-from tests.browsers import headless, showing
-from tests.clusters import Started, quorate, until, up
+from tests.browser.screen import Screen
+from tests.clusters import Started, leader, quorate, until, up
+from tests.kcat import read_back
 from tests.peers import peer
 
 UNKNOWN = "etcdserver: request timed out"
@@ -74,13 +76,17 @@ def etcdctl() -> str:
 @pytest.fixture(params=["leader", "follower"])
 def ctl(cluster: Started, request: pytest.FixtureRequest) -> Ctl:
     """At one alone: what it does not answer nobody does."""
-    led = cluster.node().get("/v1/status", Status).leader
-    (node, *_) = [node for node in cluster.nodes if (node["id"] == led) == (request.param == "leader")]
-    return Ctl(etcdctl(), node)
+    led = leader(cluster)
+    return Ctl(etcdctl(), cluster.nodes[led if request.param == "leader" else (led + 1) % 3])
 
 
-def test_keys_transactions_and_revisions(ctl: Ctl) -> None:
-    """As its manual has them."""
+def value(put: dict[str, Any]) -> str:
+    """Of a KeyPut that was read back."""
+    return b64decode(put["value"]["value"]).decode()
+
+
+def test_keys_transactions_and_revisions(ctl: Ctl, cluster: Started, page: Screen) -> None:
+    """As its manual has them; each change is one fact, and nothing else is."""
     assert ctl("put", "/ctl/a", "1") == "OK\n"
     first = ctl.json("get", "/ctl/a")["kvs"][0]
     assert ctl("put", "/ctl/a", "2", "--prev-kv") == "OK\n/ctl/a\n1\n"
@@ -89,10 +95,18 @@ def test_keys_transactions_and_revisions(ctl: Ctl) -> None:
     assert ctl("get", "/ctl/", "--prefix") == "/ctl/a\n2\n/ctl/b\nyes\n"
     assert ctl("get", "/ctl/a", "--rev", str(first["mod_revision"]), "--print-value-only") == "1\n"
     assert ctl("del", "/ctl/", "--prefix") == "2\n"
+    read = read_back(page, cluster, "key//ctl/")
+    done = [fact for fact in read if fact["offset"] >= first["mod_revision"]]
+    assert [(fact["key"], value(fact)) for fact in done[:3]] == [
+        ("key//ctl/a", "1"), ("key//ctl/a", "2"), ("key//ctl/b", "yes"),
+    ]  # fmt: skip
+    assert [(fact["key"], fact["type"]) for fact in done[3:]] == [
+        ("key//ctl/a", "KeyDeleted"), ("key//ctl/b", "KeyDeleted"),
+    ]  # fmt: skip
 
 
-def test_members_and_health(ctl: Ctl, cluster: Started) -> None:
-    """Three members, one of which leads, all healthy, all with the same keys."""
+def test_members_and_health(ctl: Ctl, cluster: Started, page: Screen) -> None:
+    """Three members, one of which leads, all healthy, all with the same keys; they and their leader are in the log."""
     members = ctl.json("member", "list")["members"]
     assert [member["clientURLs"] for member in members] == [[f"http://{node['grpc']}"] for node in cluster.nodes]
     status = ctl.json("endpoint", "status", "--cluster")
@@ -100,10 +114,17 @@ def test_members_and_health(ctl: Ctl, cluster: Started) -> None:
     assert {one["Status"]["leader"] for one in status} == {cluster.node().get("/v1/status", Status).leader}
     assert all(one["health"] for one in ctl.json("endpoint", "health", "--cluster"))
     assert len({one["HashKV"]["hash"] for one in ctl.json("endpoint", "hashkv", "--cluster")}) == 1
+    read = [fact["value"] for fact in read_back(page, cluster, "node/", "leader/")]
+    started = {fact["node_id"]: fact["addresses"]["raft"] for fact in read if fact["type"] == "NodeStarted"}
+    assert [[f"http://{started[member['ID']]}"] for member in members] == [member["peerURLs"] for member in members]
+    elected = [fact["node_id"] for fact in read if fact["type"] == "ControllerLeaderElected"]
+    assert {one["Status"]["leader"] for one in status} == {elected[-1]}
 
 
-def test_a_lock_and_an_election(ctl: Ctl) -> None:
-    """The recipes of ``clientv3/concurrency``: a lock is held by one at a time, an election has one winner."""
+def test_a_lock_and_an_election(ctl: Ctl, cluster: Started, page: Screen) -> None:
+    """The recipes of ``clientv3/concurrency``: a lock is held by one at a time, an election has one winner. Each key of
+    theirs was put once, under a lease that was granted, and deleted once.
+    """
     assert ctl("lock", "job", "echo", "held") == "held\n"
     boss = ctl.start("elect", "boss", "first")
     try:
@@ -121,12 +142,18 @@ def test_a_lock_and_an_election(ctl: Ctl) -> None:
     finally:
         boss.kill()
         boss.communicate()
+    read = read_back(page, cluster, "key/job/", "key/boss/", "lease/")
+    puts = [fact for fact in read if fact["type"] == "KeyPut"]
+    deleted = [fact["key"] for fact in read if fact["type"] == "KeyDeleted"]
+    assert [value(put) for put in puts][-3:] == ["", "first", "second"]
+    assert sorted(put["key"] for put in puts) == sorted(deleted)
+    granted = {fact["key"] for fact in read if fact["type"] == "LeaseGranted"}
+    assert {f"lease/{put['value']['lease']}" for put in puts} <= granted
 
 
-def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
+def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started, page: Screen) -> None:
     """Every change is told once, in order, through a SIGKILL of the leader; a lease that is kept alive stays, and one
-    whose holder is gone ends with its key. The log says all of it, kcat finds each put in it, and
-    the page shows them.
+    whose holder is gone ends with its key. The log says all of it, and so do kcat and the page.
     """
     ctl = Ctl(etcdctl(), *cluster.nodes)
     lease = ctl("lease", "grant", "60").split()[1]
@@ -134,21 +161,29 @@ def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
     alive = ctl.start("lease", "keep-alive", lease)
     gone = ctl("lease", "grant", "5").split()[1]
     ctl("put", "/gone", "x", "--lease", gone)
-    following = str(ctl.json("get", "/gone")["header"]["revision"] + 1)  # Whenever the program has started.
-    watch = ctl.start("watch", "/seen/", "--prefix", "--rev", following, "-w", "json")
+    following = ctl.json("get", "/gone")["header"]["revision"] + 1  # Whenever the program has started.
+
+    def begin() -> "subprocess.Popen[str]":
+        return ctl.start("watch", "/seen/", "--prefix", "--rev", str(following), "-w", "json")
+
+    watch = begin()
     try:
         for number in range(3):
             ctl("put", "/seen/k", str(number))
-        leader = cluster.node().get("/v1/status", Status).leader
-        (pid,) = [node["pid"] for node in cluster.nodes if node["id"] == leader]
-        psutil.Process(pid).kill()
+        led = cluster.nodes[leader(cluster)]
+        psutil.Process(led["pid"]).kill()
         for number in range(3, 6):
             ctl.put("/seen/k", str(number))
         told: list[str] = []
         while len(told) < 6:
             assert watch.stdout is not None
             line = json.loads(watch.stdout.readline())
+            if line["Canceled"]:  # As etcd, a node that knows no leader ends it.
+                watch.communicate()
+                watch = begin()
+                continue
             told += [b64decode(event["kv"]["value"]).decode() for event in line["Events"]]
+            following = line["Events"][-1]["kv"]["mod_revision"] + 1
         assert told == [str(number) for number in range(6)]
         until(lambda: not ctl("get", "/gone"), "the end of the lease", 60)
         assert ctl("get", "/kept", "--print-value-only") == "x\n"
@@ -156,13 +191,19 @@ def test_a_watch_and_a_lease_outlive_the_leader(cluster: Started) -> None:
         for process in (alive, watch):
             process.kill()
             process.communicate()
-    (node,) = [node for node in cluster.nodes if node["id"] != leader][:1]
+    (node,) = [node for node in cluster.nodes if node["id"] != led["id"]][:1]
     log = quorate("log", "tail", "-n", "200", "--node", node["http"]).stdout
     assert f"lease {gone} ended: not heard for" in log
     assert "key /gone was deleted" in log
-    read = list(kcat.keys(node["kafka"]).values())
-    assert [read.count(f"key/default/{key}") for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
-    with headless() as browser, showing(browser, cluster) as page:
-        assert [len(page.history_of_key(key, len(read) - 1)) for key in ("/kept", "/gone", "/seen/k")] == [1, 2, 6]
-        assert page.open("/key/%2Fkept").text("#p-value pre") == "x"
-        assert "not heard for" in page.open("/key/%2Fgone").text(".kh td.wrap")
+    read = read_back(page, cluster, "key//kept", "key//gone", "key//seen/k", "lease/", "leader/")
+    for key, count in (("/kept", 1), ("/gone", 2), ("/seen/k", 6)):
+        changes = [fact["offset"] for fact in read if fact["key"] == f"key/{key}"]
+        assert len(changes) == count
+        assert page.history_of_key(key, read[-1]["offset"]) == changes[::-1]
+    assert [value(fact) for fact in read if fact["key"] == "key//seen/k"] == told
+    leases = [(fact["type"], fact["key"]) for fact in read]
+    assert [leases.count((kind, f"lease/{int(gone, 16)}")) for kind in ("LeaseGranted", "LeaseEnded")] == [1, 1]
+    assert [leases.count((kind, f"lease/{int(lease, 16)}")) for kind in ("LeaseGranted", "LeaseEnded")] == [1, 0]
+    assert [fact["value"]["node_id"] for fact in read if fact["key"] == "leader/controller"][-1] != led["id"]
+    assert page.open("/key/%2Fkept").text("#p-value pre") == "x"
+    assert "not heard for" in page.open("/key/%2Fgone").text(".kh td.wrap")

@@ -11,14 +11,12 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from quorate.cli.client import NodeError
 from quorate.gateway.http.answers import Status
-from tests import kcat
 from tests.browser.screen import Screen
-from tests.browsers import headless, showing
-from tests.clusters import Started, quorate, until, up
+from tests.clusters import Started, leader, quorate, until, up
 from tests.etcd.drivers import Driver, driven, python
 from tests.etcd.oracle import started
+from tests.kcat import Record, read_back
 from tests.peers import peer
 
 RECIPES: Final = ("keys", "mutex", "election", "stm")
@@ -47,55 +45,49 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield running
 
 
-def leader(cluster: Started) -> int:
-    """Where in ``nodes`` it is, by its own word; all three are there again."""
-    found: list[Status] = []
-
-    def all_there() -> bool:
-        try:
-            found[:] = [cluster.node(place).get("/v1/status", Status) for place in range(3)]
-        except NodeError:
-            return False
-        return len({status.leader for status in found}) == 1 and found[0].leader is not None
-
-    until(all_there, "three nodes with one leader")
-    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == found[0].leader)
-
-
 def lines(told: dict[str, Driver], kind: str) -> list[dict[str, Any]]:
     """What any of them said of this."""
     return [line for driver in told.values() for line in driver.at(kind)]
 
 
-@pytest.fixture(scope="module")
-def page(cluster: Started) -> Iterator[Screen]:
-    """A window on the page of this cluster."""
-    with headless() as browser, showing(browser, cluster) as shown:
-        yield shown
-
-
 def check(cluster: Started, page: Screen, told: dict[str, Driver], prefix: str) -> None:
-    """What a client cannot see: the log has each of its numbers once and in order, at the revisions it was told, where
-    kcat finds the key too, and the page has its changes; its lease ended once; whoever held the lock had it by a
-    revision of his own, later than those before.
+    """What a client cannot see: kcat and the page have every change of its keys and every lease as the log has them.
+    Each of its numbers is there once and in order, at the revisions it was told; so is a write of each who held the
+    lock, the key of each who led, at its revision, and both accounts of each transfer. Its lease ended once. Whoever
+    held the lock had it by a revision of his own, later than those before.
     """
     (kept,) = lines(told, "kept")
     led = cluster.nodes[leader(cluster)]
     dumped = quorate("log", "dump", "-o", "json", "--node", led["http"], timeout_s=60)
     facts = [json.loads(line) for line in dumped.stdout.splitlines()]
-    number = [fact for fact in facts if fact["event"].get("key") == f"{prefix}/keys/number"]
-    assert [fact["offset"] for fact in number if fact["type"] == "KeyPut"] == kept["revisions"]
-    read = kcat.keys(led["kafka"])
-    assert {read[revision] for revision in kept["revisions"]} == {f"key/default/{prefix}/keys/number"}
-    changes = [fact["offset"] for fact in number]
+    expected = [Record(fact["offset"], fact["type"], key) for fact in facts if (key := _key(fact, prefix))]
+    read = [fact for fact in read_back(page, cluster, f"key/{prefix}/", "lease/") if fact["offset"] < len(facts)]
+    assert [Record(fact["offset"], fact["type"], fact["key"]) for fact in read] == expected
+    puts = [fact for fact in read if fact["type"] == "KeyPut"]
+    number = f"key/{prefix}/keys/number"
+    assert [fact["offset"] for fact in puts if fact["key"] == number] == kept["revisions"]
+    changes = [fact["offset"] for fact in read if fact["key"] == number]
     assert page.history_of_key(f"{prefix}/keys/number", changes[-1]) == changes[:-51:-1]
-    ended = [fact["event"]["lease"] for fact in facts if fact["type"] == "LeaseEnded"]
-    assert [ended.count(line["lease"]) for line in lines(told, "revoked")] == [1]
+    ended = [fact["key"] for fact in read if fact["type"] == "LeaseEnded"]
+    assert [ended.count(f"lease/{line['lease']}") for line in lines(told, "revoked")] == [1]
+    assert sum(fact["key"].endswith("/fenced") for fact in puts) >= len(lines(told, "locked"))
+    campaigns = {fact["offset"] for fact in puts if fact["key"].startswith(f"key/{prefix}/election/")}
+    assert {line["revision"] for line in lines(told, "leads")} <= campaigns
+    moved = sum(fact["key"].startswith(f"key/{prefix}/stm/") for fact in puts)
+    assert all(moved >= 2 * line["transfers"] > 0 for line in lines(told, "moved"))
     held = [line["revision"] for line in lines(told, "locked")]
     assert len(held) >= 20
     assert held == sorted(set(held))
     won = [line["name"] for line in lines(told, "leads")]
     assert won == [f"candidate-{number}" for number in range(len(won))]
+
+
+def _key(fact: dict[str, Any], prefix: str) -> str:
+    """Of a change below the prefix, and of what happened to a lease; empty: another fact."""
+    event = fact["event"]
+    if fact["type"].startswith("Lease"):
+        return f"lease/{event['lease']}"
+    return f"key/{event['key']}" if event.get("key", "").startswith(f"{prefix}/") else ""
 
 
 @EACH_CLIENT

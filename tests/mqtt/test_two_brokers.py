@@ -1,5 +1,5 @@
 """Two stock MQTT brokers with the plug-in, three nodes, stock clients: a session is where its client is, and no message
-that was acknowledged is lost on the way.
+that was acknowledged is lost on the way. Each story is read back, with kcat and on the page.
 """
 
 import itertools
@@ -12,9 +12,10 @@ from threading import Event, Thread
 import pytest
 
 from quorate.events import SessionOwnerLost, WillAcknowledged, WillDecided, WillHandedOver
-from tests import kcat
+from tests.browser.screen import Screen
 from tests.browsers import headless, showing
 from tests.clusters import Started, until, up
+from tests.kcat import read_back
 from tests.mqtt.brokers import Broker, Client
 from tests.mqtt.log import owners, read
 from tests.peers import peer
@@ -31,6 +32,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     with pytest.MonkeyPatch.context() as patch, up(tmp_path_factory.mktemp("mqtt") / "c") as started:
         patch.syspath_prepend(str(peer("paho")))
         yield started
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Started) -> Iterator[Screen]:
+    """A window on the page of this cluster."""
+    with headless() as browser, showing(browser, cluster) as shown:
+        yield shown
 
 
 @pytest.fixture
@@ -63,7 +71,24 @@ def log(cluster: Started) -> str:
     return ",".join(node["kafka"] for node in cluster.nodes)
 
 
-def test_a_session_is_found_at_the_other_broker(two: tuple[Broker, Broker], client: Make) -> None:
+def check(cluster: Started, page: Screen, client: str, topics: list[str], *brokers: Broker) -> None:
+    """Kcat and the page have its session: these opened it, in this order; the page shows it at the last of them, with
+    these subscriptions, which it was given once.
+    """
+    read = read_back(page, cluster, f"session/{client}")
+    opened = [fact["value"]["member"] for fact in read if fact["type"] == "SessionOpened"]
+    assert opened == [broker.name for broker in brokers]
+    changed = [fact["value"] for fact in read if fact["type"] == "SubscriptionsChanged"]
+    assert [added["filter"] for change in changed for added in change["added"]] == topics
+    page.open(f"/session/{client}").passes(read[-1]["offset"])
+    assert f"Connected to {brokers[-1].name}" in page.text(".headline .lead")
+    assert page.texts("#p-subscriptions tbody th") == topics
+    assert page.texts("#p-history .row .ty") == [fact["type"] for fact in read[::-1]]
+
+
+def test_a_session_is_found_at_the_other_broker(
+    cluster: Started, page: Screen, two: tuple[Broker, Broker], client: Make
+) -> None:
     """What was published while the client was away is delivered by the broker it comes back to, in its order and once,
     though the broker that had the session, and acknowledged the messages, was killed right after that.
     """
@@ -82,9 +107,15 @@ def test_a_session_is_found_at_the_other_broker(two: tuple[Broker, Broker], clie
     assert sensor.connect(other) is True
     until(lambda: len(sensor.received) >= len(sent), "50 messages delivered")
     assert sensor.received == sent
+    check(cluster, page, "sensor", ["site/+/state"], one, other)
+    opened, *inbox = read_back(page, cluster, "session/station", "key/mqtt/inbox/sensor/")
+    assert (opened["type"], opened["value"]["member"]) == ("SessionOpened", one.name)
+    assert len({fact["key"] for fact in inbox if fact["type"] == "KeyPut"}) == len(sent)
 
 
-def test_who_connects_elsewhere_is_let_go(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+def test_who_connects_elsewhere_is_let_go(
+    cluster: Started, page: Screen, two: tuple[Broker, Broker], client: Make
+) -> None:
     """A connection that still stands at one broker is closed when its client opens one at the other; what is published
     then is delivered there.
     """
@@ -100,10 +131,12 @@ def test_who_connects_elsewhere_is_let_go(cluster: Started, two: tuple[Broker, B
     assert (before.received, after.received) == ([], [b"hello"])
     had = owners(read(log(cluster)))
     assert [member for _, member in had["twin"]] == [one.name, other.name]
+    check(cluster, page, "twin", ["twins"], one, other)
+    check(cluster, page, "friend", [], one)
 
 
 def test_a_broker_that_was_lost_for_a_while_lets_go_whom_the_other_has(
-    cluster: Started, two: tuple[Broker, Broker], client: Make
+    cluster: Started, page: Screen, two: tuple[Broker, Broker], client: Make
 ) -> None:
     """Its connection of before still stands when it goes on, and is closed then: nobody took the client from it, for
     it counted as lost.
@@ -127,12 +160,15 @@ def test_a_broker_that_was_lost_for_a_while_lets_go_whom_the_other_has(
     assert (before.received, after.received) == ([], [b"hello"])
     had = owners(read(log(cluster)))
     assert [member for _, member in had["stray"]] == [one.name, other.name]
+    check(cluster, page, "stray", ["strays"], one, other)
+    owners_told = [(fact["type"], fact["value"]["member"]) for fact in read_back(page, cluster, "session-owner/")]
+    assert ("SessionOwnerLost", one.name) in owners_told
 
 
-def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+def test_a_broker_is_killed(cluster: Started, page: Screen, two: tuple[Broker, Broker], client: Make) -> None:
     """A publisher at the surviving broker goes on all the while, and the session moves: nothing that was acknowledged
     to the publisher is lost, not even a message that was just on its way to the reader; the session has one owner at
-    any offset, of epochs that grow, kcat reads its key there, and the page shows it at the second broker.
+    any offset, of epochs that grow, and is at the second broker in the end.
     """
     one, other = two
     meter, reader, over = client("meter"), client("reader"), Event()
@@ -167,16 +203,11 @@ def test_a_broker_is_killed(cluster: Started, two: tuple[Broker, Broker], client
     assert first == sorted(first, key=int), "in their order, but for those that came twice"
     had = owners(read(log(cluster)))
     assert [member for _, member in had["reader"]] == [one.name, other.name]
-    keys = kcat.keys(log(cluster))
-    assert {keys[epoch] for epoch, _ in had["reader"]} == {"session/default/reader"}
-    with headless() as browser, showing(browser, cluster) as page:
-        page.open("/session/reader").passes(len(keys) - 1)
-        assert f"Connected to {other.name}" in page.text(".headline .lead")
-        assert page.texts("#p-subscriptions tbody th") == ["meters/#"]
-        assert page.texts("#p-history .row .ty").count("SessionOpened") == len(had["reader"])
+    check(cluster, page, "reader", ["meters/#"], one, other)
+    check(cluster, page, "meter", [], other)
 
 
-def test_a_will_is_published_once(cluster: Started, two: tuple[Broker, Broker], client: Make) -> None:
+def test_a_will_is_published_once(cluster: Started, page: Screen, two: tuple[Broker, Broker], client: Make) -> None:
     """The will of a client whose broker is killed is published by the broker that is told to, and by no other."""
     one, other = two
     heir, watcher = client("heir", ("wills/heir", b"gone")), client("watcher")
@@ -198,3 +229,8 @@ def test_a_will_is_published_once(cluster: Started, two: tuple[Broker, Broker], 
     assert isinstance(acknowledged, WillAcknowledged)
     assert (handed.member, acknowledged.member) == (other.name, other.name)
     assert watcher.received == [b"gone"]
+    check(cluster, page, "watcher", ["wills/#"], other)
+    facts = [fact for fact in read_back(page, cluster, "session/heir", "will/") if fact["value"]["client"] == "heir"]
+    assert [(fact["type"], fact["value"]["will_topic"]) for fact in facts[:1]] == [("SessionOpened", "wills/heir")]
+    wills = [(fact["type"], fact["value"].get("member")) for fact in facts if fact["type"].startswith("Will")]
+    assert wills == [("WillDecided", None), ("WillHandedOver", other.name), ("WillAcknowledged", other.name)]
