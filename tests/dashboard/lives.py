@@ -17,6 +17,7 @@ from quorate_spark.dashboard.program import listen
 from quorate_spark.dashboard.service import Service
 from quorate_spark.dashboard.settings import Flapping, Settings
 from quorate_spark.dashboard.spool import Fact
+from tests.dashboard.replay import Replay
 from tests.projections.history import History
 
 RECORDED = Path(__file__).with_name("recorded.jsonl")
@@ -75,6 +76,19 @@ def view(log: FoldedLog, offset: int) -> View:
     """The view of the past."""
     state = log.history.at(offset)
     return View(log, state, state.time or 0, FLAPPING)
+
+
+@cache
+def log_of(seed: int, events: int) -> FoldedLog:
+    """A folded life; folded once."""
+    return folded(life(seed, events))
+
+
+def both(events: int, seed: int, share: float) -> tuple[View, Replay]:
+    """The view at some offset of a life, and the replay up to it."""
+    log = log_of(seed, events)
+    offset = round(share * log.tip.offset)
+    return view(log, offset), Replay(told(seed, events), offset)
 
 
 def plain(answer: msgspec.Struct) -> Any:

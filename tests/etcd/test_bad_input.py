@@ -20,8 +20,8 @@ from quorate.gateway.grpc.pb import mqtt_pb2 as mqtt
 from quorate.gateway.grpc.pb import offsets_pb2 as offsets
 from quorate.gateway.grpc.pb import rpc_pb2 as pb
 from quorate.gateway.grpc.server import GrpcServer
-from quorate.gateway.http.answers import StateHash, Status
-from tests.clusters import Started, up
+from quorate.gateway.http.answers import StateHash
+from tests.clusters import leader, up
 from tests.unit.gateway.grpc.house import House
 from tests.unit.gateway.grpc.peer import ended
 
@@ -343,7 +343,7 @@ class Place:
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
     """A leader and a follower that hold a key."""
     with up(tmp_path_factory.mktemp("bad") / "c") as three:
-        led = _leader(three)
+        led = leader(three)
         nodes = {"leader": three.nodes[led], "follower": three.nodes[(led + 1) % 3]}
         found = {way: Place(node["grpc"], node["http"]) for way, node in nodes.items()}
         put = pb.PutRequest(key=b"a", value=b"1").SerializeToString()
@@ -382,11 +382,6 @@ def settled(places: dict[str, Place]) -> Iterator[dict[str, Place]]:
     yield places
     over.set()
     thread.join()
-
-
-def _leader(three: Started) -> int:
-    led = three.node().get("/v1/status", Status).leader
-    return next(at for at, node in enumerate(three.nodes) if node["id"] == led)
 
 
 def unchanged(place: Place, method: str, data: bytes, expected: Told) -> None:

@@ -17,8 +17,7 @@ from quorate.gateway.grpc.pb import offsets_pb2 as pb
 from quorate.gateway.grpc.pb import rpc_pb2
 from quorate.gateway.grpc.pb.offsets_pb2_grpc import OffsetsStub
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, WatchStub
-from quorate.gateway.http.answers import Status
-from tests.clusters import Started, quorate, until, up
+from tests.clusters import Started, leader, quorate, until, up
 
 TIMEOUT_S = 5.0
 COMMITTERS, BEFORE, ENOUGH, FAR = 4, 20, 40, 1_000_000
@@ -31,12 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Three nodes."""
     with up(tmp_path_factory.mktemp("offsets") / "c") as started:
         yield started
-
-
-def leader(cluster: Started) -> int:
-    """Which of the nodes leads."""
-    led = cluster.node().get("/v1/status", Status).leader
-    return next(at for at, node in enumerate(cluster.nodes) if node["id"] == led)
 
 
 def committing(group: str, shard: str, offset: int, **more: int) -> pb.CommitOffsetsRequest:

@@ -15,11 +15,11 @@ import pytest
 
 from quorate.cli.client import NodeError
 from quorate.cli.facts import facts
-from quorate.gateway.http.answers import Done, Quorum, StateHash, Status, Topics
+from quorate.gateway.http.answers import Done, Quorum, StateHash, Topics
 from quorate.gateway.http.writing import TopicBody
 from quorate.model.evolve import evolve
 from quorate.model.state import EMPTY, State
-from tests.clusters import Started, quorate, until, up
+from tests.clusters import Started, leader, quorate, until, up
 from tests.contract.client import Remoting
 
 pytestmark = pytest.mark.integration
@@ -51,12 +51,6 @@ def ask(cluster: Started, index: int, path: str, body: object = None) -> tuple[i
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
-
-
-def leader(cluster: Started) -> int:
-    """Index of the node that leads."""
-    found = cluster.node(0).get("/v1/status", Status).leader
-    return next(index for index, node in enumerate(cluster.nodes) if node["id"] == found)
 
 
 def folded(cluster: Started, offset: int) -> State:

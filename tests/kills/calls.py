@@ -1,13 +1,15 @@
 """Calls to whichever node is connected, and what is known of one that failed."""
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
 
 TIMEOUT_S: Final = 5.0
+AGAIN_S: Final = 0.2
 _OPTIONS: Final = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -36,6 +38,16 @@ class Refused(Failed):
 
 class Unknown(Failed):
     """Nobody knows whether it did, or will."""
+
+
+async def certain(ask: Callable[[], Awaitable[Any]], within_s: float) -> Any:
+    """Ask until it is answered: only what may be done twice. Raises TimeoutError."""
+    async with asyncio.timeout(within_s):
+        while True:
+            try:
+                return await ask()
+            except Failed:
+                await asyncio.sleep(AGAIN_S)
 
 
 class Calls:

@@ -13,14 +13,14 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from quorate.gateway.grpc.pb import journal_pb2, members_pb2, mqtt_pb2, rpc_pb2
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from quorate.gateway.grpc.pb.mqtt_pb2_grpc import MqttStub
 from quorate.gateway.grpc.pb.rpc_pb2_grpc import KVStub, LeaseStub
-from tests.kills.calls import Calls, Failed, Refused, Unknown
+from tests.kills.calls import AGAIN_S, Calls, Failed, Refused, Unknown, certain
 from tests.kills.cluster import LostError
 
 LASTING_S: Final = 86_400
@@ -31,7 +31,6 @@ MEMBER_TIMEOUT_MS: Final = 5_000
 TXN_KEYS: Final = 100
 FILLING: Final = 32
 """Calls under way while there is nothing yet."""
-AGAIN_S: Final = 0.2
 SETTLE_S: Final = 90.0
 
 
@@ -124,11 +123,11 @@ class Services:
         """One shard is deleted, whatever chance did; then nobody begins anything any more. Returns when all that was
         begun is done, and due.
         """
-        await self._certain(self._delete_one)
+        await certain(self._delete_one, SETTLE_S)
         self._ending.set()
         async with asyncio.timeout(SETTLE_S):
             await asyncio.gather(*self._finishing)
-            await self._certain(self._nothing_left)
+            await certain(self._nothing_left, SETTLE_S)
 
     async def _nothing_left(self) -> None:
         leases = (await self._calls.ask(LeaseStub, "LeaseLeases", rpc_pb2.LeaseLeasesRequest())).leases
@@ -171,15 +170,6 @@ class Services:
                 task.add_done_callback(under_way.discard)
         await asyncio.gather(*under_way)
 
-    async def _certain(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask until it is answered: only what may be done twice."""
-        async with asyncio.timeout(SETTLE_S):
-            while True:
-                try:
-                    return await ask()
-                except Failed:
-                    await asyncio.sleep(AGAIN_S)
-
     # -- members
 
     async def _member(self, name: str) -> None:
@@ -190,7 +180,7 @@ class Services:
             said = members_pb2.RegisterMemberRequest(
                 name=name, incarnation=str(life), roles=("journal", "mqtt"), timeout_ms=MEMBER_TIMEOUT_MS
             )
-            epoch = (await self._certain(lambda: self._calls.ask(MembersStub, "Register", said))).epoch  # noqa: B023
+            epoch = (await certain(lambda: self._calls.ask(MembersStub, "Register", said), SETTLE_S)).epoch  # noqa: B023
             self.told.gives(epoch, name, str(life))
             self.told.members[name] = epoch
             await self._beat(name, epoch)
@@ -221,7 +211,7 @@ class Services:
     async def _fill_keys(self, first: int) -> None:
         names = [b"k/%06d" % number for number in range(first, min(first + TXN_KEYS, self._size.keys))]
         puts = [rpc_pb2.RequestOp(request_put=rpc_pb2.PutRequest(key=name, value=b"first")) for name in names]
-        await self._certain(lambda: self._calls.ask(KVStub, "Txn", rpc_pb2.TxnRequest(success=puts)))
+        await certain(lambda: self._calls.ask(KVStub, "Txn", rpc_pb2.TxnRequest(success=puts)), SETTLE_S)
         self.told.keys.update(dict.fromkeys(names, b"first"))
 
     async def _change_key(self) -> None:
@@ -286,7 +276,7 @@ class Services:
 
     async def _fill_session(self, number: int) -> None:
         client = f"c{number}"
-        epoch = await self._certain(lambda: self._open(client, LASTING_S))
+        epoch = await certain(lambda: self._open(client, LASTING_S), SETTLE_S)
         self.told.subscriptions[client] = set()
         self.told.sessions[client] = epoch, self.told.given[epoch][1]
 
@@ -320,7 +310,7 @@ class Services:
         self._number += 1
         client = f"b{self._number}"
         while True:
-            epoch = await self._certain(lambda: self._open(client, BRIEF_S))
+            epoch = await certain(lambda: self._open(client, BRIEF_S), SETTLE_S)
             self.told.brief.add(client)
             try:
                 closing = mqtt_pb2.CloseSessionRequest(client=client, session_epoch=epoch, with_will=True)

@@ -2,16 +2,14 @@
 
 import asyncio
 import random
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from quorate.gateway.grpc.pb import journal_pb2, members_pb2
 from quorate.gateway.grpc.pb.journal_pb2_grpc import JournalStub
 from quorate.gateway.grpc.pb.members_pb2_grpc import MembersStub
 from tests.contract.cluster import QuorateCluster
-from tests.kills.calls import Calls, Failed
+from tests.kills.calls import Calls, certain
 from tests.kills.ledger import Ledger, read_log
 
 PATIENT_MS: Final = 600_000
@@ -19,26 +17,14 @@ PATIENCE_S: Final = 30.0
 MEMBERS: Final = ("m1", "m2", "m3")
 
 
-async def certain(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask until it is answered."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return await ask()
-        except Failed:
-            if time.monotonic() > end:
-                raise
-            await asyncio.sleep(0.1)
-
-
 async def deleted_through_kills(cluster: QuorateCluster, calls: Calls) -> None:
     """A shard of three copies goes; the leader dies after the word, and after each acknowledgement but the last."""
     epochs = {}
     for name in MEMBERS:
         member = members_pb2.RegisterMemberRequest(name=name, incarnation="1", timeout_ms=PATIENT_MS, roles=["journal"])
-        epochs[name] = (await certain(lambda: calls.ask(MembersStub, "Register", member))).epoch  # noqa: B023
+        epochs[name] = (await certain(lambda: calls.ask(MembersStub, "Register", member), PATIENCE_S)).epoch  # noqa: B023
         beat = members_pb2.MemberHeartbeatRequest(name=name, epoch=epochs[name], applied_revision=epochs[name])
-        await certain(lambda: calls.ask(MembersStub, "Heartbeat", beat))  # noqa: B023
+        await certain(lambda: calls.ask(MembersStub, "Heartbeat", beat), PATIENCE_S)  # noqa: B023
     create = journal_pb2.CreateShardRequest(shard="s", replication=len(MEMBERS))
     await calls.ask(JournalStub, "CreateShard", create)
     shard = (await calls.ask(JournalStub, "DeleteShard", journal_pb2.DeleteShardRequest(shard="s"))).epoch
@@ -47,16 +33,16 @@ async def deleted_through_kills(cluster: QuorateCluster, calls: Calls) -> None:
         dead = await asyncio.to_thread(cluster.leader)
         await asyncio.to_thread(cluster.kill, dead)
         describe = journal_pb2.DescribeShardRequest(shard="s")
-        found = await certain(lambda: calls.ask(JournalStub, "Describe", describe))  # noqa: B023
+        found = await certain(lambda: calls.ask(JournalStub, "Describe", describe), PATIENCE_S)  # noqa: B023
         assert found.shard.deleting
         assert [set(one.copies) for one in found.segments] == [left], "what was acknowledged is kept, and that alone"
         acknowledged = journal_pb2.AckDeletedRequest(
             segment="s/0", shard_epoch=shard, member=name, member_epoch=epochs[name]
         )
-        await certain(lambda: calls.ask(JournalStub, "AckDeleted", acknowledged))  # noqa: B023
+        await certain(lambda: calls.ask(JournalStub, "AckDeleted", acknowledged), PATIENCE_S)  # noqa: B023
         left.remove(name)
         await asyncio.to_thread(cluster.restart, dead)
-    listed = await certain(lambda: calls.ask(JournalStub, "List", journal_pb2.ListShardsRequest()))
+    listed = await certain(lambda: calls.ask(JournalStub, "List", journal_pb2.ListShardsRequest()), PATIENCE_S)
     assert not listed.shards
 
 

@@ -37,22 +37,14 @@ from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft import SoftState
 from quorate_spark.dashboard.soft_state import LeaseSoft, Soft
 from quorate_spark.dashboard.spool import Fact
-from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
+from tests.dashboard.lives import FLAPPING, log_of, plain, told, view
 from tests.dashboard.replay import Replay, raw
 from tests.unit.dashboard.test_service import DOCS, SECTION, differing
 
 EVENTS = 500
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
-LOGS: dict[int, FoldedLog] = {}
 ADDRESSES = NodeAddresses(rpc="h:1", raft="h:2", kafka="h:3", http="h:4")
-
-
-def log_of(seed: int) -> FoldedLog:
-    """A folded life; folded once."""
-    if seed not in LOGS:
-        LOGS[seed] = folded(life(seed, EVENTS))
-    return LOGS[seed]
 
 
 def whole(row: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +60,7 @@ def whole(row: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=40, deadline=None)
 def test_keys_are_what_a_replay_says(seed: int, share: float) -> None:
     """At every offset each key has the value, revisions, version, lease, time and author of the events before it."""
-    log = log_of(seed)
+    log = log_of(seed, EVENTS)
     seen, replay = view(log, round(share * log.tip.offset)), Replay(told(seed, EVENTS), round(share * log.tip.offset))
     answer = plain(keys.keys(seen, "", "", "", None, flat=True, limit=1_000))
     assert [whole(row) for row in answer["entries"]] == replay.key_rows()
@@ -82,7 +74,7 @@ def test_keys_are_what_a_replay_says(seed: int, share: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_a_key_s_history_is_every_event_of_it(seed: int, share: float, limit: int) -> None:
     """Page after page, newest first: each put and deletion before the offset, once, with its author and its time."""
-    log = log_of(seed)
+    log = log_of(seed, EVENTS)
     offset = round(share * log.tip.offset)
     seen, replay = view(log, offset), Replay(told(seed, EVENTS), offset)
     for name in ("/a", "/b/c", "%00", "~FF~7E", "/never"):
@@ -102,7 +94,7 @@ def test_a_key_s_history_is_every_event_of_it(seed: int, share: float, limit: in
 @settings(max_examples=40, deadline=None)
 def test_leases_are_what_a_replay_says(seed: int, share: float, limit: int) -> None:
     """Page after page, each lease with its time, who asked for it, what was written down, and its keys."""
-    log = log_of(seed)
+    log = log_of(seed, EVENTS)
     offset = round(share * log.tip.offset)
     seen, replay = view(log, offset), Replay(told(seed, EVENTS), offset)
     rows, start = [], 0

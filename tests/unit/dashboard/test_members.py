@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.events import NodeAddresses
-from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.model import Leader
 from quorate_spark.dashboard.panels import diff, members
 from quorate_spark.dashboard.panels.members import MemberQuery
@@ -19,22 +19,15 @@ from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.settings import Settings
 from quorate_spark.dashboard.soft import SoftState
 from quorate_spark.dashboard.soft_state import HealthSoft, HeardSoft, MemberSoft, Soft
-from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
+from tests.dashboard import lives
+from tests.dashboard.lives import FLAPPING, plain, told
 from tests.dashboard.replay import Replay
 from tests.unit.dashboard.test_service import DOCS, SECTION, differing
 
 EVENTS = 260
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
-LOGS: dict[int, FoldedLog] = {}
-
-
-def both(seed: int, share: float) -> tuple[View, Replay]:
-    """The view at some offset, and the replay up to it."""
-    if seed not in LOGS:
-        LOGS[seed] = folded(life(seed, EVENTS))
-    offset = round(share * LOGS[seed].tip.offset)
-    return view(LOGS[seed], offset), Replay(told(seed, EVENTS), offset)
+both = partial(lives.both, EVENTS)
 
 
 def paged(seen: View, limit: int, **asked: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import dataclasses
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,30 +31,16 @@ from quorate.model.state import EMPTY, HandedWill, KeyValue, Schema, Subject, Su
 from quorate.slices import finished
 from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels import density, diff, elections, events, health, quorum, sets, timeline
-from quorate_spark.dashboard.panels.view import View
 from quorate_spark.dashboard.soft_state import Soft
 from quorate_spark.dashboard.spool import Fact
+from tests.dashboard import lives
 from tests.dashboard.lives import FLAPPING, folded, life, plain, told, view
 from tests.dashboard.replay import Replay
 
 EVENTS = 400
 SEEDS = st.integers(0, 11)
 SHARES = st.floats(0, 1)
-LOGS: dict[int, FoldedLog] = {}
-
-
-def log_of(seed: int) -> FoldedLog:
-    """A folded life; folded once."""
-    if seed not in LOGS:
-        LOGS[seed] = folded(life(seed, EVENTS))
-    return LOGS[seed]
-
-
-def both(seed: int, share: float) -> tuple[View, Replay]:
-    """The view at some offset, and the replay up to it."""
-    log = log_of(seed)
-    offset = round(share * log.tip.offset)
-    return view(log, offset), Replay(told(seed, EVENTS), offset)
+both = partial(lives.both, EVENTS)
 
 
 @given(SEEDS, SHARES)

@@ -1,31 +1,23 @@
 """Subjects of schemas at any offset, against a plain replay; pages; the level by which the next schema is checked."""
 
 import json
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.events import ConfigChange, ConfigChanged, SchemaAdded, SchemaDeleted, SchemaRegistered
-from quorate_spark.dashboard.log import FoldedLog
 from quorate_spark.dashboard.panels import subjects
 from quorate_spark.dashboard.panels.view import View
-from tests.dashboard.lives import folded, life, plain, told, view
-from tests.dashboard.replay import Replay
+from tests.dashboard import lives
+from tests.dashboard.lives import plain, view
 from tests.unit.dashboard.test_keys import logged
 from tests.unit.dashboard.test_service import DOCS, SECTION, differing
 
 EVENTS = 500
 SEEDS = 12
-LOGS: dict[int, FoldedLog] = {}
-
-
-def both(seed: int, share: float) -> tuple[View, Replay]:
-    """The view at some offset, and the replay up to it."""
-    if seed not in LOGS:
-        LOGS[seed] = folded(life(seed, EVENTS))
-    offset = round(share * LOGS[seed].tip.offset)
-    return view(LOGS[seed], offset), Replay(told(seed, EVENTS), offset)
+both = partial(lives.both, EVENTS)
 
 
 def paged(seen: View, limit: int) -> list[dict[str, Any]]:

@@ -26,7 +26,6 @@ export function needs(view) {
 /** Is nothing meant but all of it? Subjects are not below a prefix, and go with no lease. */
 const wholly = view => !(view.route.key || view.route.params.q || view.route.params.lease);
 
-
 export const leasesNeed = (view, query) => ({ path: "leases", query, every: 500, poll: view.recorded ? null : POLL_MS, slot: "leases" });
 export const leaseLink = (view, lease) => (lease ? html`<a class="lease" href="${view.href("keys", "", { lease, ...keepFormat(view) })}">${lease}</a>` : "");
 
